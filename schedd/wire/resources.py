@@ -12,6 +12,8 @@ OWN_VNODE: Final = "own_vnode"
 """Amount that the adapter adds to hosts: number of vnodes, for chunks that need a vnode each."""
 GPUS_OF: Final = "gpus_of_"
 """Beginning of amounts that the adapter adds to hosts: gpus of the vnodes with one value of a resource."""
+CPUS_OF: Final = "cpus_of_"
+"""Beginning of amounts that the adapter adds to hosts: cores of the vnodes with one value of a resource."""
 OF_QUEUE: Final = "of_queue"
 """A vnode with a ``queue`` has the properties ``of_queue=NAME`` and ``of_queue=True``."""
 RESERVATION: Final = "resv"
@@ -67,9 +69,14 @@ def gpu_amount_name(name: str, value: str) -> str:
     return GPUS_OF + _NOT_IN_A_NAME.sub("_", f"{name}_{value}".lower())
 
 
+def cpu_amount_name(name: str, value: str) -> str:
+    """Return the name of the amount of cores with this value of a resource."""
+    return CPUS_OF + _NOT_IN_A_NAME.sub("_", f"{name}_{value}".lower())
+
+
 def is_adapter_amount(name: str) -> bool:
     """Return whether the adapter, not the server, defines this amount of nodes."""
-    return name == OWN_VNODE or name.startswith(GPUS_OF)
+    return name == OWN_VNODE or name.startswith((GPUS_OF, CPUS_OF))
 
 
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")

@@ -76,8 +76,13 @@ def test_openpbs_requests_are_answered_as_the_adapter_reports_those_of_jobs() ->
             name=name,
             cpus=8,
             gpus=4,
-            properties=("gpu_type=a100", "gpu_type=v100"),
-            resources={"own_vnode": 2, "gpus_of_gpu_type_a100": 1, "gpus_of_gpu_type_v100": 3},
+            properties=("gpu_type=a100", "gpu_type=v100", "color=blue"),
+            resources={
+                "own_vnode": 2,
+                "gpus_of_gpu_type_a100": 1,
+                "gpus_of_gpu_type_v100": 3,
+                "cpus_of_color_blue": 2,
+            },
         )
         for name in ("n1", "n2")
     ]
@@ -95,6 +100,12 @@ def test_openpbs_requests_are_answered_as_the_adapter_reports_those_of_jobs() ->
         assert answer(loop, "5:ncpus=1", "vscatter") is Never
         assert answer(loop, "1:ncpus=1:ngpus=3:gpu_type=v100") is StartKnown
         assert answer(loop, "1:ncpus=1:ngpus=2:gpu_type=a100") is Never
+        assert answer(loop, "4:ncpus=1:color=blue") is StartKnown
+        assert answer(loop, "5:ncpus=1:color=blue") is Never
+        wanted = {"select": "1:ncpus=3:color=blue", "place": "free", "walltime": "60"}
+        facts = replace(job_facts(wanted), family="openpbs")
+        found = fork(loop).what_if(facts, T, changes=True).changes
+        assert [(one.change, one.enough) for one in found] == [("cpus", "2"), ("feature", "")]
 
 
 def test_smaller_memory_cpus_and_nodes_are_each_suggested() -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from schedd.dialect.units import format_size, format_walltime
 from schedd.model import Chunk, Place, Request
+from schedd.wire.resources import CPUS_OF, cpu_amount_name, gpu_amount_name
 
 StartInTime = Callable[[Request, int], int]  # the start of a request with this walltime; -1: not in time
 
@@ -107,7 +108,14 @@ def _features(request: Request, walltime: int, start: StartInTime) -> Iterator[S
 
 
 def _with_at_most_cpus(request: Request, cpus: int) -> Request:
-    return _change_chunks(request, lambda chunk: replace(chunk, cpus=min(chunk.cpus, cpus)))
+    return _change_chunks(request, partial(_chunk_with_at_most_cpus, cpus))
+
+
+def _chunk_with_at_most_cpus(cpus: int, chunk: Chunk) -> Chunk:
+    resources = [
+        (name, min(amount, cpus) if name.startswith(CPUS_OF) else amount) for name, amount in chunk.resources
+    ]
+    return replace(chunk, cpus=min(chunk.cpus, cpus), resources=tuple(resources))
 
 
 def _with_at_most_mem(request: Request, mem: int) -> Request:
@@ -117,7 +125,16 @@ def _with_at_most_mem(request: Request, mem: int) -> Request:
 
 
 def _without_feature(wanted: frozenset[str], chunk: Chunk) -> Chunk:
-    return replace(chunk, features=tuple(clause for clause in chunk.features if clause != wanted))
+    of_feature = {
+        of_value(name, value)
+        for name, _, value in (feature.partition("=") for feature in wanted)
+        for of_value in (cpu_amount_name, gpu_amount_name)
+    }
+    return replace(
+        chunk,
+        features=tuple(clause for clause in chunk.features if clause != wanted),
+        resources=tuple([one for one in chunk.resources if one[0] not in of_feature]),
+    )
 
 
 def _change_chunks(request: Request, change: Callable[[Chunk], Chunk]) -> Request:

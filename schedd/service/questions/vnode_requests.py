@@ -1,7 +1,8 @@
 """Requests of hypothetical jobs for hosts with several vnodes, as OpenPBS's adapter reports those of jobs.
 
-The plan sees such a host as one node with two kinds of amounts that the adapter adds: its vnodes, and its
-gpus of each type. The adapter adds both to the requests of jobs; one that is not on the server lacks them.
+The plan sees such a host as one node with amounts that the adapter adds: its vnodes, and its cores and gpus
+with each value of a property. The adapter adds these to the requests of jobs; one that is not on the server
+lacks them.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from typing import Final
 
 from schedd.model import Chunk, Place, Request
 from schedd.wire import NodeFacts
-from schedd.wire.resources import GPUS_OF, OWN_VNODE, gpu_amount_name
+from schedd.wire.resources import OWN_VNODE, cpu_amount_name, gpu_amount_name, is_adapter_amount
 
 _VSCATTER: Final = "vscatter"
 
@@ -18,19 +19,19 @@ _VSCATTER: Final = "vscatter"
 def adapter_amounts(nodes: Mapping[str, NodeFacts]) -> frozenset[str]:
     """Return the amounts that the adapter has added to nodes."""
     names = {name for facts in nodes.values() for name in facts.resources}
-    return frozenset(name for name in names if name == OWN_VNODE or name.startswith(GPUS_OF))
+    return frozenset(name for name in names if is_adapter_amount(name))
 
 
 def request_vnodes(
     request: Request, place: str, amounts: frozenset[str], count_nodes: Callable[[Chunk], int], hosts: int
 ) -> Request:
-    """Return the request with the amounts of gpus of the requested types, and with one vnode for each chunk
-    of ``place=vscatter`` if there are fewer hosts than chunks.
+    """Return the request with the amounts of cores and gpus of the requested kinds, and with one vnode for
+    each chunk of ``place=vscatter`` if there are fewer hosts than chunks.
 
     ``count_nodes`` returns the number of nodes that could hold a chunk; ``hosts`` is the number of nodes with
     vnodes.
     """
-    chunks = tuple(_with_gpu_types(chunk, amounts) for chunk in request.chunks)
+    chunks = tuple(_with_kinds(chunk, amounts) for chunk in request.chunks)
     scattered = OWN_VNODE in amounts and _VSCATTER in place.lower().split(":")
     if scattered and (
         sum(chunk.count for chunk in chunks) > hosts
@@ -41,13 +42,16 @@ def request_vnodes(
     return request if chunks == request.chunks else replace(request, chunks=chunks)
 
 
-def _with_gpu_types(chunk: Chunk, amounts: frozenset[str]) -> Chunk:
-    for names in chunk.features if chunk.gpus else ():
+def _with_kinds(chunk: Chunk, amounts: frozenset[str]) -> Chunk:
+    for names in chunk.features:
         for feature in names if len(names) == 1 else ():
             name, _, value = feature.partition("=")
-            amount = gpu_amount_name(name, value)
-            if amount in amounts:
-                chunk = _with_amount(chunk, amount, chunk.gpus)
+            for amount, count in (
+                (gpu_amount_name(name, value), chunk.gpus),
+                (cpu_amount_name(name, value), chunk.cpus),
+            ):
+                if count and amount in amounts:
+                    chunk = _with_amount(chunk, amount, count)
     return chunk
 
 

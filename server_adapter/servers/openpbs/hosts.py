@@ -7,12 +7,12 @@ the vnodes of each host before any other code reads them; `vnode_capacity` selec
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from schedd.wire import NO_TYPES, ResourceTypes
-from schedd.wire.resources import A_VNODE_OF, OWN_VNODE, gpu_amount_name
+from schedd.wire.resources import A_VNODE_OF, OWN_VNODE, cpu_amount_name, gpu_amount_name
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_or
 from server_adapter.openpbs.notation import (
@@ -43,7 +43,13 @@ _PLACE: Final = "Resource_List.place"
 _SELECT: Final = "schedselect"
 _SIZED: Final = ("ncpus", "mem", "ngpus")
 _GPUS: Final = "ngpus"
-_MOST_GPU_TYPES: Final = 6
+_CPUS: Final = "ncpus"
+_MOST_KINDS: Final = 6  # values by which cores are counted, and by which gpus are
+_AMOUNT_NAMES: Final[Mapping[str, Callable[[str, str], str]]] = {
+    _CPUS: cpu_amount_name,
+    _GPUS: gpu_amount_name,
+}
+_DEFAULT_COUNTS: Final = {_CPUS: "1"}  # of a chunk that does not name the resource
 _VNODE: Final = re.compile(r":vnode=[^:]*")
 _NO_CHUNKS: Final[list[tuple[int, dict[str, str]]]] = []
 _WHERE: Final = frozenset(_PLACES)
@@ -65,8 +71,9 @@ class Hosts:
     node_of: Mapping[str, str] = field(default_factory=dict)
     sized: tuple["SizedVnode", ...] = ()  # all vnodes, if a host has several
     types: ResourceTypes = NO_TYPES  # types of the server's resources
-    gpu_types: frozenset[tuple[str, str]] = frozenset()
-    """Resources and values that only some gpus of a host have, such as `gpu_type` and `1g.5gb`."""
+    kinds: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    """For `ncpus` and `ngpus` the resources and values that only some cores or gpus of a host have, such as
+    `gpu_type` and `1g.5gb`."""
     _known: dict[tuple[str, str, str], dict[str, str]] = field(default_factory=dict, compare=False)
     """The changes of `_on_vnodes` by its arguments: many jobs have equal requests."""
 
@@ -83,34 +90,37 @@ class Hosts:
             if (text := values.get(name)) and (renamed := _NAME.sub(self._renamed, text)) != text
         }
         changed |= self._on_vnodes(values, _SELECT, _PLACE, values.get("queue", ""))
-        if self.gpu_types:
-            changed |= self._of_gpu_types({**values, **changed}, _SELECT)
+        if self.kinds:
+            changed |= self._of_kinds({**values, **changed}, _SELECT)
         return {**values, **changed} if changed else values
 
     def translate_request(self, resources: Values) -> Values:
         """Return the request of a reservation, with `select` and `place` converted for the plan."""
         changed = {**resources, **self._on_vnodes(resources, "select", "place", "")}
-        return {**changed, **self._of_gpu_types(changed, "select")}
+        return {**changed, **self._of_kinds(changed, "select")}
 
-    def _of_gpu_types(self, values: Values, select_name: str) -> dict[str, str]:
-        """Return the select with the amount of gpus of the type that a chunk requests.
+    def _of_kinds(self, values: Values, select_name: str) -> dict[str, str]:
+        """Return the select with the amounts of cores and gpus of the kinds that a chunk requests.
 
-        The plan sees a host with several vnodes as one node. Without this amount, each gpu of the host would
-        count as one of every type of its vnodes.
+        The plan sees a host with several vnodes as one node. Without these amounts, each core and gpu of the
+        host would count as one with every value of its vnodes.
         """
         text = values.get(select_name, "")
-        if not self.gpu_types or _GPUS not in text:
+        if not any(name in text for kinds in self.kinds.values() for name, _ in kinds):
             return {}
         text = self.types.spelled_select(text)
         asked = parse_or(lambda chunks: list(select(chunks)), text, default=_NO_CHUNKS)
         chunks = split_chunks(text)
         for at, (_, wanted) in enumerate(asked):
-            of_type = [
-                f":{gpu_amount_name(name, value)}={wanted[_GPUS]}"
-                for name, value in sorted(self.gpu_types)
-                if _GPUS in wanted and name in wanted and _is_value(wanted[name], value)
-            ]
-            chunks[at] += "".join(of_type)
+            for resource, kinds in self.kinds.items():
+                count = wanted.get(resource, _DEFAULT_COUNTS.get(resource, "0"))
+                chunks[at] += "".join(
+                    [
+                        f":{_AMOUNT_NAMES[resource](name, value)}={count}"
+                        for name, value in sorted(kinds)
+                        if count != "0" and name in wanted and _is_value(wanted[name], value)
+                    ]
+                )
         return {select_name: "+".join(chunks)} if asked else {}
 
     def _on_vnodes(self, values: Values, select_name: str, place_name: str, queue: str) -> dict[str, str]:
@@ -142,12 +152,24 @@ class Hosts:
             one for one in self.sized if not one.queue
         ]
         fitting = [self._fitting_nodes(wanted, own, "vnode" if whole else "part") for _, wanted in asked]
-        chunks = [
-            chunk
-            if nodes or not (whole or self._fitting_nodes(wanted, own, "host"))
-            else f"{_VNODE.sub('', chunk)}:vnode={A_VNODE_OF}{_size(wanted)}"
-            for chunk, (_, wanted), nodes in zip(split_chunks(text), asked, fitting, strict=True)
-        ]
+        sums = _sums_by_vnode(asked, self.types)
+        sizes = {one.name: one.sizes for one in own}
+        chunks = []
+        for chunk, (_, wanted), nodes in zip(split_chunks(text), asked, fitting, strict=True):
+            vnode = wanted.get("vnode", "")
+            if not nodes and (whole or self._fitting_nodes(wanted, own, "host")):
+                chunk = f"{_VNODE.sub('', chunk)}:vnode={A_VNODE_OF}{_size(wanted)}"
+            elif vnode in sizes and any(
+                sums[vnode][name] > sizes[vnode].get(name, 0) for name in sums[vnode]
+            ):
+                size = "_".join(
+                    [
+                        f"{name}={format_amount(name, count, self.types, size=name == 'mem')}"
+                        for name, count in sums[vnode].items()
+                    ]
+                )
+                chunk = f"{_VNODE.sub('', chunk)}:vnode={A_VNODE_OF}{size}"
+            chunks.append(chunk)
         sets = [*filter(None, fitting), {one.node for one in own if any(one.sizes.values())}]
         if not whole or all(
             sum(count for (count, _), nodes in zip(asked, fitting, strict=True) if nodes <= several)
@@ -166,7 +188,8 @@ class Hosts:
         """Return the nodes with room for a chunk: in one vnode with the requested properties, in all of these
         together (`part`), or in all vnodes of a host that has such a vnode.
         """
-        counted = _SIZED[:-1] if self.gpu_types and by == "part" else _SIZED  # its gpus: see `_of_gpu_types`
+        # Its gpus with `part`: see `_of_kinds`.
+        counted = _SIZED[:-1] if self.kinds.get(_GPUS) and by == "part" else _SIZED
         needs = {name: parse_amount(name, wanted.get(name, "0"), self.types) or 0 for name in counted}
         known = {tag for one in self.sized for tag in one.tags}
         meeting = [one for one in vnodes if meets(wanted, (one.name,), one.tags, known, self.types)]
@@ -188,7 +211,7 @@ class Hosts:
         for vnode in vnodes:
             found.setdefault(self.node_of.get(vnode.name, vnode.name), []).append(vnode)
         return [
-            self._with_gpu_amounts(
+            self._with_kind_amounts(
                 _merge_vnodes(name, several, self.types)
                 if name in self.members
                 else self._single(several[0]),
@@ -202,24 +225,25 @@ class Hosts:
             return vnode
         return DescribedObject(vnode.object_type, vnode.name, {**vnode.values, AVAILABLE + OWN_VNODE: "1"})
 
-    def _with_gpu_amounts(self, node: DescribedObject, vnodes: list[DescribedObject]) -> DescribedObject:
-        """Return the node with the number of gpus of each type in `gpu_types`; vnodes that are not usable
-        count with the gpus that jobs still hold.
+    def _with_kind_amounts(self, node: DescribedObject, vnodes: list[DescribedObject]) -> DescribedObject:
+        """Return the node with the number of cores and gpus of each kind in `kinds`; vnodes that are not
+        usable count with what jobs still hold.
         """
-        if not self.gpu_types:
+        if not self.kinds:
             return node
         usable = [one for one in vnodes if vnode_state(one.values) == "up"]
         counts: dict[str, int] = {}
         for one in vnodes:
-            there = parse_amount(_GPUS, one.values.get(AVAILABLE + _GPUS, "0"), self.types) or 0
-            gpus = there
-            if usable and one not in usable:
-                gpus = parse_amount(_GPUS, one.values.get(ASSIGNED + _GPUS, "0"), self.types) or 0
-            for name, value in self.gpu_types:
-                if (there or gpus) and value in _texts(one.values.get(AVAILABLE + name, "")):
-                    for prefix, count in ((AVAILABLE, gpus), (UNUSABLE, max(0, there - gpus))):
-                        amount = prefix + gpu_amount_name(name, value)
-                        counts[amount] = counts.get(amount, 0) + count
+            for resource, kinds in self.kinds.items():
+                there = parse_amount(resource, one.values.get(AVAILABLE + resource, "0"), self.types) or 0
+                held = there
+                if usable and one not in usable:
+                    held = parse_amount(resource, one.values.get(ASSIGNED + resource, "0"), self.types) or 0
+                for name, value in kinds:
+                    if (there or held) and value in _texts(one.values.get(AVAILABLE + name, "")):
+                        for prefix, count in ((AVAILABLE, held), (UNUSABLE, max(0, there - held))):
+                            amount = prefix + _AMOUNT_NAMES[resource](name, value)
+                            counts[amount] = counts.get(amount, 0) + count
         added = {key: str(count) for key, count in counts.items()}
         return DescribedObject(node.object_type, node.name, {**node.values, **added})
 
@@ -274,18 +298,24 @@ def group_by_host(vnodes: Sequence[DescribedObject], types: ResourceTypes = NO_T
         for one in vnodes
     ]
     merged = [[vnode for vnode in several[host] if vnode.name in own] for host, own in members.items()]
-    gpu_types = _countable({kind for found in merged for kind in _gpu_types(found, types)})
-    return Hosts(members, frozenset(apart), node_of, tuple(sized), types, gpu_types)
+    counted = {
+        resource: _countable({kind for here in merged for kind in _partial_kinds(here, resource, types)})
+        for resource in _AMOUNT_NAMES
+    }
+    kinds = {resource: these for resource, these in counted.items() if these}
+    return Hosts(members, frozenset(apart), node_of, tuple(sized), types, kinds)
 
 
-def _gpu_types(vnodes: Sequence[DescribedObject], types: ResourceTypes) -> set[tuple[str, str]]:
-    """Return the resources and the values that only some of a host's vnodes with gpus have."""
+def _partial_kinds(
+    vnodes: Sequence[DescribedObject], resource: str, types: ResourceTypes
+) -> set[tuple[str, str]]:
+    """Return the resources and the values that only some of a host's vnodes with cores or gpus have."""
     having = [
         one.values
         for one in vnodes
-        if (parse_amount(_GPUS, one.values.get(AVAILABLE + _GPUS, ""), types) or 0)
+        if (parse_amount(resource, one.values.get(AVAILABLE + resource, ""), types) or 0)
     ]
-    found: dict[tuple[str, str], int] = {}
+    found: set[tuple[str, str]] = set()
     for values in having:
         for key, text in values.items():
             name = key[len(AVAILABLE) :]
@@ -293,21 +323,24 @@ def _gpu_types(vnodes: Sequence[DescribedObject], types: ResourceTypes) -> set[t
                 continue
             if types.is_amount(name) or parse_amount(name, text, types) is not None:
                 continue
-            for value in _texts(text):
-                found[name, value] = found.get((name, value), 0) + 1
-    return {kind for kind, count in found.items() if count < len(having)}
+            found |= {(name, value) for value in _texts(text)}
+    return {
+        (name, value)
+        for name, value in found
+        if sum(value in _texts(values.get(AVAILABLE + name, "")) for values in having) < len(having)
+    }
 
 
 def _countable(kinds: set[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """Return the types of the resources with the fewest values, at most `_MOST_GPU_TYPES`: the plan counts
-    few kinds of resources, and a resource with a value for each vnode is no type.
+    """Return the kinds of the resources with the fewest values, at most `_MOST_KINDS`: the plan counts few
+    kinds of resources, and a resource with a value for each vnode is no kind.
     """
     values: dict[str, list[tuple[str, str]]] = {}
     for kind in sorted(kinds):
         values.setdefault(kind[0], []).append(kind)
     found: list[tuple[str, str]] = []
     for of_resource in sorted(values.values(), key=len):
-        if len(found) + len(of_resource) <= _MOST_GPU_TYPES:
+        if len(found) + len(of_resource) <= _MOST_KINDS:
             found += of_resource
     return frozenset(found)
 
@@ -320,6 +353,20 @@ def _is_value(wanted: str, value: str) -> bool:
     """Return whether a chunk requests this value; a boolean may be written in several ways."""
     word = unquote(wanted)
     return word == value or (value == "True" and word.lower() in ("true", "t", "y", "1"))
+
+
+def _sums_by_vnode(
+    asked: Iterable[tuple[int, Mapping[str, str]]], types: ResourceTypes
+) -> dict[str, Counter[str]]:
+    """Return the sums of the chunks that request the same vnode by its name."""
+    found: dict[str, Counter[str]] = {}
+    for count, wanted in asked:
+        if vnode := wanted.get("vnode"):
+            sums = found.setdefault(vnode, Counter())
+            for name in _SIZED:
+                if amount := parse_amount(name, wanted.get(name, "0"), types):
+                    sums[name] += count * amount
+    return found
 
 
 def _size(wanted: Mapping[str, str]) -> str:

@@ -90,7 +90,8 @@ def lay_out_chunk(
 ) -> tuple[list[tuple[str, dict[str, int]]], list[VnodeCapacity]]:
     """Return the vnodes of one chunk with the charged amounts, and the remaining capacity of all vnodes.
 
-    Best fit: the fullest vnode that fits. Otherwise the chunk is spread over several vnodes, unless `whole`:
+    Best fit: the vnode with the fewest free gpus and properties that others lack, and of these the fullest
+    one. Otherwise the chunk is spread over several vnodes, unless `whole`:
     a vnode without another chunk of the job. Raises VnodesFullError.
     """
     needs = {
@@ -103,7 +104,15 @@ def lay_out_chunk(
     meeting = meeting_vnodes(asked, capacities, types)
     fitting = [one for one in meeting if all(one.free.get(name, 0) >= n for name, n in needs.items())]
     if fitting:
-        best = min(fitting, key=lambda one: (one.free.get("ngpus", 0), one.free.get("ncpus", 0)))
+        shared = frozenset.intersection(*[one.tags for one in fitting])
+        best = min(
+            fitting,
+            key=lambda one: (
+                one.free.get("ngpus", 0),
+                len(one.tags - shared),
+                one.free.get("ncpus", 0),
+            ),
+        )
         taken = [(best.vnode, needs)]
     else:
         taken = [] if whole else _spread(needs, meeting)

@@ -103,8 +103,15 @@ def test_a_host_says_what_its_unusable_vnodes_have_beyond_what_is_held() -> None
         "gpus": 2,
         "own_vnode": 1,
         "gpus_of_gpu_type_a100": 2,
+        "cpus_of_gpu_type_a100": 1,
     }
-    assert facts.resources == {"own_vnode": 2, "gpus_of_gpu_type_a100": 0, "gpus_of_gpu_type_v100": 1}
+    assert facts.resources == {
+        "own_vnode": 2,
+        "gpus_of_gpu_type_a100": 0,
+        "gpus_of_gpu_type_v100": 1,
+        "cpus_of_gpu_type_a100": 3,
+        "cpus_of_gpu_type_v100": 4,
+    }
     assert node_facts("a", merged(numa()).values).unusable == {}
 
 
@@ -138,7 +145,7 @@ def test_string_resources_of_vnodes_are_merged_on_the_host() -> None:
         *("a", "a[0]", "a[1]", "color=red", "color=blue"),
         *("resv=R1", "resv=R2", "sharing=default_exclhost"),
     }
-    assert facts.resources == {"scratch": 10 * GIB, "own_vnode": 2}
+    assert facts.resources == {"scratch": 10 * GIB, "own_vnode": 2, "cpus_of_color_blue": 4}
     assert is_exclusive(node.values)
 
 
@@ -194,8 +201,18 @@ def test_gpus_of_a_host_are_counted_by_their_type() -> None:
     hosts = group_by_host(vnodes)
     facts = {node.name: node_facts(node.name, node.values) for node in hosts.nodes(vnodes)}
     assert facts["a"].gpus == 3
-    assert facts["a"].resources == {"own_vnode": 2, "gpus_of_gpu_type_1g_5gb": 2, "gpus_of_gpu_type_a100": 1}
-    assert facts["n1"].resources == {"own_vnode": 1, "gpus_of_gpu_type_1g_5gb": 1}
+    assert facts["a"].resources == {
+        "own_vnode": 2,
+        "gpus_of_gpu_type_1g_5gb": 2,
+        "gpus_of_gpu_type_a100": 1,
+        "cpus_of_gpu_type_1g_5gb": 4,
+        "cpus_of_gpu_type_a100": 4,
+    }
+    assert facts["n1"].resources == {
+        "own_vnode": 1,
+        "gpus_of_gpu_type_1g_5gb": 1,
+        "cpus_of_gpu_type_1g_5gb": 4,
+    }
 
 
 def test_a_chunk_takes_gpus_of_the_type_that_it_requests() -> None:
@@ -203,29 +220,33 @@ def test_a_chunk_takes_gpus_of_the_type_that_it_requests() -> None:
     for text, wanted in [
         (
             "2:ngpus=1:gpu_type=1g.5gb+1:ncpus=1",
-            "2:ngpus=1:gpu_type=1g.5gb:gpus_of_gpu_type_1g_5gb=1+1:ncpus=1",
+            "2:ngpus=1:gpu_type=1g.5gb:cpus_of_gpu_type_1g_5gb=1:gpus_of_gpu_type_1g_5gb=1+1:ncpus=1",
         ),
-        ("ngpus=2:gpu_type='a100'", "ngpus=2:gpu_type='a100':gpus_of_gpu_type_a100=2"),
+        (
+            "ncpus=0:ngpus=2:gpu_type='a100'",
+            "ncpus=0:ngpus=2:gpu_type='a100':gpus_of_gpu_type_a100=2",
+        ),
         ("1:ngpus=1", "1:ngpus=1"),
         ("1:ngpus=1:gpu_type=h100", "1:ngpus=1:gpu_type=h100"),
-        ("1:gpu_type=a100", "1:gpu_type=a100"),
+        ("1:gpu_type=a100", "1:gpu_type=a100:cpus_of_gpu_type_a100=1"),
     ]:
         values = {"schedselect": text}
         assert hosts.translate_placement(values) == {"schedselect": wanted}
         assert hosts.translate_request({"select": text})["select"] == wanted
     planned = parse_openpbs(
         hosts.translate_request({"select": "1:ngpus=2:gpu_type=a100"}),
-        generic=["gpus_of_gpu_type_1g_5gb", "gpus_of_gpu_type_a100"],
+        generic=["gpus_of_gpu_type_a100", "cpus_of_gpu_type_a100"],
     )
     assert canonical(planned) == (
-        "1 x (1 cpu, 2 gpus, gpus_of_gpu_type_a100=2 on gpu_type=a100); free; no walltime"
+        "1 x (1 cpu, 2 gpus, cpus_of_gpu_type_a100=1, gpus_of_gpu_type_a100=2 on gpu_type=a100); free; "
+        "no walltime"
     )
 
 
 def test_gpus_of_one_type_need_no_further_count() -> None:
     vnodes = [gpu_vnode(f"a[{number}]", "a", "a100") for number in range(2)]
     hosts = group_by_host([vnode("a", "a", cpus=0), *vnodes])
-    assert not hosts.gpu_types
+    assert not hosts.kinds
     values = {"schedselect": "1:ngpus=1:gpu_type=a100"}
     assert hosts.translate_placement(values) is values
 
@@ -234,7 +255,53 @@ def test_a_resource_with_a_value_for_each_vnode_is_no_type_of_gpus() -> None:
     vnodes = [gpu_vnode(f"a[{number}]", "a", "ab"[number % 2]) for number in range(8)]
     for number, one in enumerate(vnodes):
         one.values["resources_available.gpu_id"] = f"g{number}"
-    assert group_by_host(vnodes).gpu_types == {("gpu_type", "a"), ("gpu_type", "b")}
+    assert group_by_host(vnodes).kinds["ngpus"] == {("gpu_type", "a"), ("gpu_type", "b")}
+
+
+# -- cores with a property ---------------------------------------------------------------------------------
+
+
+def test_cores_of_a_host_are_counted_by_the_properties_that_only_some_vnodes_have() -> None:
+    """OpenPBS 23.06 refused `3:ncpus=1:color=blue` again and again: the plan saw four cores, blue are two."""
+    vnodes = [vnode("h3_0", "h3", cpus=2), vnode("h3_1", "h3", cpus=2), vnode("n1", "n1", cpus=2)]
+    vnodes[0].values["resources_available.color"] = "red"
+    vnodes[1].values["resources_available.color"] = "red,blue"
+    vnodes[1].values["resources_available.fast"] = "True"
+    vnodes[2].values["resources_available.color"] = "blue"
+    hosts = group_by_host(vnodes)
+    facts = {node.name: node_facts(node.name, node.values) for node in hosts.nodes(vnodes)}
+    assert facts["h3"].resources == {"own_vnode": 2, "cpus_of_color_blue": 2, "cpus_of_fast_true": 2}
+    assert facts["n1"].resources == {"own_vnode": 1, "cpus_of_color_blue": 2}
+    for text, wanted in [
+        ("3:ncpus=1:color=blue", "3:ncpus=1:color=blue:cpus_of_color_blue=1"),
+        ("2:ncpus=1:color=red+1:ncpus=2", "2:ncpus=1:color=red+1:ncpus=2"),
+        ("1:ncpus=2:fast=t", "1:ncpus=2:fast=t:cpus_of_fast_true=2"),
+        ("1:ncpus=0:color=blue", "1:ncpus=0:color=blue"),
+    ]:
+        values = {"schedselect": text, "Resource_List.place": "pack"}
+        assert hosts.translate_placement(values)["schedselect"] == wanted
+
+
+def test_chunks_that_name_a_vnode_are_never_planned_beyond_its_size() -> None:
+    vnodes = [vnode("h3_0", "h3", cpus=2), vnode("h3_1", "h3", cpus=2)]
+    hosts = group_by_host(vnodes)
+    for text, wanted in [
+        ("2:ncpus=1:vnode=h3_1", "2:ncpus=1:vnode=h3_1"),
+        ("3:ncpus=1:vnode=h3_1", "3:ncpus=1:vnode=a_vnode_of_ncpus=3"),
+        (
+            "1:ncpus=2:vnode=h3_1+1:ncpus=1:mem=1gb:vnode=h3_1+1:ncpus=1:vnode=h3_0",
+            "1:ncpus=2:{0}+1:ncpus=1:mem=1gb:{0}+1:ncpus=1:vnode=h3_0".format(
+                "vnode=a_vnode_of_ncpus=3_mem=1048576kb"
+            ),
+        ),
+    ]:
+        assert hosts.translate_placement({"schedselect": text})["schedselect"] == wanted
+
+
+def test_chunks_leave_vnodes_with_a_property_to_those_that_request_it() -> None:
+    vnodes = [vnode("a[0]", "a", cpus=2), vnode("a[1]", "a", cpus=3)]
+    vnodes[0].values["resources_available.color"] = "blue"
+    assert place("1:ncpus=1", ShareFacts("a", 1), vnodes=vnodes) == "(a[1]:ncpus=1)"
 
 
 # -- vscatter ----------------------------------------------------------------------------------------------
@@ -295,13 +362,13 @@ def test_a_chunk_larger_than_the_vnodes_with_its_properties_is_never_planned() -
     for chunk, asked in (
         ("1:ncpus=1:vnode=a", "1:ncpus=1:vnode=a_vnode_of_ncpus=1"),
         ("1:ncpus=6:host=a:vnode=a[0]", "1:ncpus=6:host=a:vnode=a_vnode_of_ncpus=6"),
-        ("2:ncpus=5:color=red", "2:ncpus=5:color=red:vnode=a_vnode_of_ncpus=5"),
+        ("2:ncpus=5:color=red", "2:ncpus=5:color=red:vnode=a_vnode_of_ncpus=5:cpus_of_color_red=5"),
     ):
         values = {"schedselect": chunk, "Resource_List.place": "pack", "queue": "workq"}
         assert hosts.translate_placement(values)["schedselect"] == asked
-    for chunk in ("1:ncpus=6:host=a", "1:ncpus=4:color=red", "1:ncpus=0:vnode=a", "1:ncpus=9:color=red"):
+    for chunk in ("1:ncpus=6:host=a", "1:ncpus=0:vnode=a", "1:ncpus=4:color=red", "1:ncpus=9:color=red"):
         values = {"schedselect": chunk, "Resource_List.place": "pack"}
-        assert hosts.translate_placement(values) == values, chunk
+        assert "a_vnode_of" not in hosts.translate_placement(values)["schedselect"], chunk
 
 
 def test_the_case_of_a_host_does_not_matter() -> None:
