@@ -147,6 +147,7 @@ class Adapter:
             self._transfers_barred,
             self.request_reading,
             clock,
+            cluster_time=self._client.cluster_time,
             waits=self.server.barred,
         )
         kept = settings.state_dir / "drained"
@@ -370,6 +371,7 @@ class Adapter:
             # A restarted server may have lost jobs. The daemon can doubt a snapshot but not a single event,
             # so only the snapshot is sent.
             self._request_snapshot()
+            self._reservations.forget()
         self.state = state
         if whole:
             self._finished = number

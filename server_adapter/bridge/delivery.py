@@ -210,12 +210,16 @@ class DaemonExchange:
             self._silent_at = None
             self._take_place()
             self._sending_works.set()
-            if self.away or self.outbox.overflowed or self._url != self._client.url:
-                if self.away:
-                    _log.info("the daemon is there again")
-                self.away = self.outbox.overflowed = False
-                self._url = self._client.url
-                self._on_return()
+            self._note_return()
+
+    def _note_return(self) -> None:
+        """Ask for a snapshot if the daemon is reachable again, another one leads, or events were dropped."""
+        if self.away or self.outbox.overflowed or self._url != self._client.url:
+            if self.away:
+                _log.info("the daemon is there again")
+            self.away = self.outbox.overflowed = False
+            self._url = self._client.url
+            self._on_return()
 
     async def _singly(self, batch: list[EncodedEvent]) -> None:
         """Send events one by one, and drop those that the daemon refuses; a snapshot replaces them."""
@@ -245,6 +249,8 @@ class DaemonExchange:
                 self._take_place()
                 self._asking_works.set()
                 waits.reset()
+                if not len(self.outbox):  # no delivery of events will show that the daemon is back
+                    self._note_return()
             except AnotherAdapterError as error:
                 self._check_other_is_silent(error)
                 await asyncio.sleep(_OTHER_WAIT_S)

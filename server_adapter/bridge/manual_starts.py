@@ -1,5 +1,6 @@
 """Manual starts: announced by an administrator, or found in the server's log."""
 
+import contextlib
 import logging
 import re
 from collections.abc import Collection
@@ -55,8 +56,9 @@ class ServerLog:
         """Read the text appended since the last call."""
         today = self._directory / f"{date.today():%Y%m%d}"  # noqa: DTZ011  (the server's, local)
         try:
-            if self._file not in (None, today):
-                self._read_appended(self._file)
+            if self._file is not None and self._file != today:
+                with contextlib.suppress(FileNotFoundError):  # it was compressed or removed
+                    self._read_appended(self._file)
                 self._at = 0
             self._file = today
             self._read_appended(today)
@@ -68,8 +70,7 @@ class ServerLog:
                 _log.warning("%s: %s: %s", words, error.filename, error.strerror)
             self._readable = False
 
-    def _read_appended(self, path: Path | None) -> None:
-        assert path is not None
+    def _read_appended(self, path: Path) -> None:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(min(self._at, size), size - _MOST))

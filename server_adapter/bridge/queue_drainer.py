@@ -39,6 +39,7 @@ _OURS: Final = "o"
 MOST_SCRIPT: Final = 1 << 20  # maximum size of a transferred script in bytes
 _MOST: Final = 200  # jobs in one round
 _TIMES: Final = 3
+_NAMED: Final = 5  # refused jobs named in a message
 _NEVER: Final = {
     "depend": "depend names jobs of this server alone",
     "job_array_request": "job_array_request names jobs of this server alone",
@@ -199,15 +200,19 @@ class QueueDrainer:
         if barred:
             self._warn_once(f"no routing queue is drained: {barred}")
             return 0
-        went = 0
+        went, refused = 0, list[str]()
         try:
             found = await server.list_routed(self._settings.queues)
+            self._left = {job.id: self._left[job.id] for job in found if job.id in self._left}
             jobs = [job for job in found if self._is_candidate(job)]
             if (jobs or any(True for _ in self._ledger)) and await self._is_federation_ready():
                 left = await self._settle_open_entries(server, {job.id: job for job in found})
                 for job in [job for job in jobs if job.id not in left][:_MOST]:
-                    went += await self._drain_job(server, job)
-                self._warn_once("")
+                    try:
+                        went += await self._drain_job(server, job)
+                    except ServerRefusedError as error:  # such as a hook: the other jobs go on
+                        refused.append(f"{job.id}: {error}")
+                self._warn_once(f"jobs stay for now: {'; '.join(refused[:_NAMED])}" if refused else "")
         except _TROUBLE as error:
             self._warn_once(f"a routing queue could not be drained: {error}")
         return went
@@ -254,6 +259,9 @@ class QueueDrainer:
             except httpx2.HTTPError as error:
                 wait.add(entry.job)
                 self._warn_once(f"the federation does not answer at {self._url}: {error!r}")
+            except ServerRefusedError as error:
+                wait.add(entry.job)
+                self._warn_once(f"{entry.job} stays for now: {error}")
         return wait
 
     async def _settle_entry(self, server: DrainableServer, entry: OfferedJob, fate: RoutedJobFate) -> bool:

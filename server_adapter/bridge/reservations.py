@@ -55,8 +55,17 @@ class ReservationConfirmer:
         self._postponed: dict[str, _Postponed] = {}
 
     def has_open(self, state: ServerState) -> bool:
-        """Return whether any reservation must be settled now."""
+        """Return whether any reservation must be settled now. One that does not wait any more is forgotten,
+        since it may lose its nodes later, and then waits again.
+        """
+        pending_now = state.pending_reservations
+        self._settled = {name: one for name, one in self._settled.items() if name in pending_now}
+        self._postponed = {name: one for name, one in self._postponed.items() if name in pending_now}
         return any(self._is_open(name, pending) for name, pending in state.pending_reservations.items())
+
+    def forget(self) -> None:
+        """Settle all again that wait: a restarted server may have lost the answers."""
+        self._settled.clear()
 
     def _is_open(self, name: str, pending: PendingReservation) -> bool:
         now = self._clock()
@@ -73,10 +82,7 @@ class ReservationConfirmer:
         It gets all its occurrences or none. If the daemon does not answer, or refuses the adapter itself, the
         reservation is postponed. Raises errors of the server's side; it is then tried again.
         """
-        pending_now = state.pending_reservations
-        self._settled = {name: one for name, one in self._settled.items() if name in pending_now}
-        self._postponed = {name: one for name, one in self._postponed.items() if name in pending_now}
-        for name, pending in pending_now.items():
+        for name, pending in state.pending_reservations.items():
             if not self._is_open(name, pending):
                 continue
             if await self._try_to_settle(name, pending):

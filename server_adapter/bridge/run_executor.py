@@ -9,6 +9,7 @@ from server_adapter.batch.supervision import TaskSet
 from server_adapter.bridge.accepted_runs import AcceptedRuns
 from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.dispatch import Dispatcher
+from server_adapter.bridge.journal import JournalWriteError
 from server_adapter.bridge.server import RunOutcome
 
 _log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class RunExecutor:
     async def _attempt(self, run: Run) -> RunOutcome:
         try:
             return await self._dispatcher.run(run)
-        except RightsError as error:
+        except (RightsError, JournalWriteError) as error:
             return RunOutcome(False, 0, str(error), outage=True)
         except ValueError as error:
             return RunOutcome(False, 0, str(error))

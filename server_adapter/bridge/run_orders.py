@@ -12,6 +12,7 @@ from server_adapter.batch.supervision import TaskSet
 from server_adapter.bridge.decision_queue import DecisionOutcomes, decision_key
 from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.facts import ACTIVE
+from server_adapter.bridge.journal import JournalWriteError
 from server_adapter.bridge.run_checks import describe_old_term
 
 SETTLING_S: Final = 2.0  # time until a request with a lost answer is checked
@@ -77,6 +78,8 @@ class RunOrderExecutor(ABC, Generic[_S, _J, _D]):
     async def _carry_out(self, order: _D) -> None:
         try:
             outcome = self._outcomes.find(order) or await self._attempt(order)
+        except JournalWriteError as error:
+            outcome = RunOrderOutcome(False, text=str(error), outage=True)
         finally:
             self._under_way.discard(decision_key(order))
         self._outcomes.record(order, outcome)

@@ -68,7 +68,8 @@ class _StepOutcome:
 
 class TransferExecutor:
     """Executes transfer decisions. `barred` returns the reason against any transfer, or an empty text;
-    ``waits`` the reason to wait.
+    ``waits`` the reason to wait. Events have the time of `clock`, decisions that of `cluster_time` (default:
+    the same).
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class TransferExecutor:
         request_reading: Callable[[], None],
         clock: Callable[[], float] = time.time,
         *,
+        cluster_time: Callable[[], float] | None = None,
         waits: Callable[[], str] = str,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -88,6 +90,7 @@ class TransferExecutor:
         self._waits = waits
         self._request_reading = request_reading
         self._clock = clock
+        self._cluster_time = cluster_time or clock
         self._sleep = sleep
         self._began = clock()
         self._waiting: DecisionQueue[TransferDecision] = DecisionQueue()
@@ -190,4 +193,5 @@ class TransferExecutor:
         """Return whether an earlier process of this adapter, or a try with a lost answer, may have executed
         the decision, or a part of it.
         """
-        return decision.transfer in self._tried or decision.time < self._began + _MARGIN
+        began = self._began + self._cluster_time() - self._clock()
+        return decision.transfer in self._tried or decision.time < began + _MARGIN

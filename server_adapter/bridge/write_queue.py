@@ -154,6 +154,8 @@ class AttributeWriteQueue:
                 continue
             if not self._differs(decision):
                 del self._wanted[decision.job_id]
+                if comment_content(decision).empty:  # the decision that was written before is out of date
+                    self._last.pop(decision.job_id, None)
                 continue
             self._turn = 1 - self._turn
             writing = state.writings.get(decision.job_id, _BLANK)

@@ -316,3 +316,21 @@ async def test_a_refused_delivery_waits_although_it_ends_a_waiting_request_for_d
         task.cancel()
     await asyncio.gather(following, delivering, return_exceptions=True)
     await client.close()
+
+
+async def test_a_daemon_that_is_reachable_again_gets_a_snapshot_although_no_event_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a quiet cluster there is no event whose delivery could show that the daemon is back."""
+    monkeypatch.setattr(delivery, "_FIRST_WAIT", 0.01)
+    daemon = Daemon()
+    returns: list[bool] = []
+    office = DaemonExchange(daemon, 1, lambda: returns.append(office.away))  # type: ignore[arg-type]
+    follow = asyncio.create_task(office.follow_decisions(lambda _: None, 1.0))
+    await until(lambda: office.away)
+    daemon.takes_events = daemon.gives_decisions = True
+    await until(lambda: returns == [False])
+    questions = daemon.questions
+    await until(lambda: daemon.questions > questions + 2)
+    assert returns == [False], "it is called once"
+    follow.cancel()

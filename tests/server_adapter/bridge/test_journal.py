@@ -1,11 +1,14 @@
 """What the adapter keeps of itself in its state directory."""
 
+import errno
+import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from schedd.wire import Alert
-from server_adapter.bridge.journal import _KEPT, Journal, JournalError
+from server_adapter.bridge.journal import _KEPT, Journal, JournalError, JournalWriteError
 
 
 def test_a_second_adapter_is_locked_out_until_the_first_ends(tmp_path: Path) -> None:
@@ -81,9 +84,10 @@ def test_alerts_after_the_daemons_clock_was_set_back_are_new(tmp_path: Path) -> 
 
 
 def test_a_damaged_file_is_reported_with_its_name_and_a_remedy(tmp_path: Path) -> None:
-    (tmp_path / "state.json").write_text("{")
-    with pytest.raises(JournalError, match=r"state\.json is damaged .*; remove it"):
-        Journal(tmp_path)
+    for text in ("{", "[1]", '{"epoch": "x"}', '{"extensions": 5}'):
+        (tmp_path / "state.json").write_text(text)
+        with pytest.raises(JournalError, match=r"state\.json is damaged .*; remove it"):
+            Journal(tmp_path)
 
 
 def test_holds_for_checkpoints_are_known_after_a_restart_until_they_are_lifted(tmp_path: Path) -> None:
@@ -97,3 +101,67 @@ def test_holds_for_checkpoints_are_known_after_a_restart_until_they_are_lifted(t
     last = Journal(tmp_path)
     assert not last.is_set("7.srv")
     last.close()
+
+
+def full_disk(*_: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_at_the_start_is_reported_with_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full_disk)
+        with pytest.raises(JournalError, match=f"{tmp_path}: No space left on device"):
+            Journal(tmp_path)
+    Journal(tmp_path).close()  # and the lock is free
+
+
+def test_requested_runs_are_forgotten_in_time_in_memory_and_in_the_file(tmp_path: Path) -> None:
+    now = [2_000_000.0]
+    journal = Journal(tmp_path, lambda: now[0])
+    for number in range(10_000):
+        now[0] += 1
+        journal.record_request(f"{number}.server", f"d{number}")
+    assert len(journal.requested) <= 2 * _KEPT
+    assert len((tmp_path / "runs").read_text().splitlines()) <= 2 * _KEPT
+    journal.close()
+    again = Journal(tmp_path, lambda: now[0])
+    assert set(again.requested) == {f"{number}.server" for number in range(10_000 - _KEPT, 10_000)}
+    again.close()
+
+
+def test_runs_are_known_although_the_adapter_was_killed_while_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.record_request("1.server", "d1")
+    journal.close()
+    replace = Path.replace
+
+    def keep_runs(path: Path, target: Path) -> Path:
+        return replace(path, target) if target.name != "runs" else full_disk()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", keep_runs)
+        with pytest.raises(JournalError):
+            Journal(tmp_path)
+    again = Journal(tmp_path)
+    assert again.requested_before == {"d1"}
+    again.close()
+
+
+def test_a_term_that_could_not_be_stored_is_stored_at_the_next_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full_disk)
+        with pytest.raises(JournalWriteError, match="No space left"):
+            journal.record_term(7)
+        assert journal.record_alert(alert(1, 1)), "an alert that cannot be recorded is new"
+    journal.record_term(7)
+    journal.close()
+    again = Journal(tmp_path)
+    assert again.term == 7
+    again.close()

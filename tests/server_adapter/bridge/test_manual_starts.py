@@ -66,6 +66,27 @@ def test_the_log_is_followed_into_the_next_day(tmp_path: Path, monkeypatch: pyte
     assert log.by_hand == {"1.vm": "carol@login1", "2.vm": "dave@login1"}
 
 
+def test_the_log_is_followed_after_yesterdays_was_compressed_or_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = ServerLog(tmp_path, ["root"])
+    yesterday = today(tmp_path)
+    yesterday.write_text(line("1.vm", "carol@login1"))
+    log.follow()
+    yesterday.unlink()
+
+    class Tomorrow(date):
+        @classmethod
+        def today(cls) -> "Tomorrow":
+            real = date.today() + timedelta(days=1)  # noqa: DTZ011
+            return cls(real.year, real.month, real.day)
+
+    monkeypatch.setattr("server_adapter.bridge.manual_starts.date", Tomorrow)
+    today(tmp_path, -1).write_text(line("2.vm", "dave@login1"))
+    log.follow()
+    assert log.by_hand == {"1.vm": "carol@login1", "2.vm": "dave@login1"}
+
+
 def test_only_the_end_of_a_huge_log_is_read(tmp_path: Path) -> None:
     with today(tmp_path).open("w") as file:
         file.write(line("1.vm", "carol@login1"))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from schedd.wire.toml_files import SettingsError
+from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.job_comments import is_ours
 from server_adapter.bridge.queue_drainer import GOING, DrainError, QueueDrainer, RoutedJob
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
@@ -257,6 +258,28 @@ def test_a_job_is_offered_again_after_the_federation_refused_the_adapters_token(
             assert await desk.round() == 0
             assert "stays" not in desk.comment(name)
         desk.federation.refuses = ""
+        assert await desk.round() == 1
+
+    run(tmp_path, run_scenario)
+
+
+def test_a_job_that_the_server_refuses_to_hold_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run_scenario(desk: TorqueTransferClient) -> None:
+        first, second = desk.submit_job(), desk.submit_job()
+        hold = desk.torque.router.hold_routed
+
+        async def refuse_first(job: str, comment: str) -> RoutedJob | None:
+            if job == first:
+                raise ServerRefusedError(15007, "a hook does not permit it", f"hold {job}")
+            return await hold(job, comment)
+
+        monkeypatch.setattr(desk.torque.router, "hold_routed", refuse_first)
+        assert await desk.round() == 1
+        assert desk.job(second).state is JobState.COMPLETE
+        assert desk.job(first).state is JobState.QUEUED
+        monkeypatch.undo()
         assert await desk.round() == 1
 
     run(tmp_path, run_scenario)

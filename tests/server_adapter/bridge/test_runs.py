@@ -1,6 +1,8 @@
 """Run decisions: checks before a run, and handling of the server's answer."""
 
 import asyncio
+import errno
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +61,24 @@ async def test_a_start_refused_because_the_adapter_may_not_start_jobs_is_an_outa
     house.daemon.decide(job, [ShareFacts("node1", 1)])
     await house.until(lambda: bool(house.daemon.refused))
     assert house.daemon.refused[0].outage
+    assert house.server.cluster.runs == {}
+
+
+async def test_a_start_that_cannot_be_recorded_on_a_full_disk_is_an_outage_and_not_requested(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=1.0)
+    await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    monkeypatch.setattr(Journal, "_note", full_disk)
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: bool(house.daemon.refused))
+    assert house.daemon.refused[0].outage
+    assert house.daemon.refused[0].text.endswith("No space left on device")
     assert house.server.cluster.runs == {}
 
 

@@ -1,6 +1,7 @@
 """Jobs handed over to an emulated TORQUE: in the user's name, on hold, once, wherever connections break."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import count
@@ -178,6 +179,20 @@ def test_an_adapter_that_died_in_a_submission_finds_its_job(tmp_path: Path) -> N
         counter.numbers = count(1)
         counter.transfers._began += 3600  # it began after the decision
         again = await counter.do("submit")
+        assert again.server_job == first.server_job
+        assert len(counter.server.cluster.jobs) == 1
+
+    run(tmp_path, run_scenario)
+
+
+def test_an_adapter_that_died_finds_its_job_although_the_daemons_clock_is_ahead(tmp_path: Path) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
+        first = await counter.do("submit")
+        await counter.torque.close()
+        counter.begin()
+        counter.transfers._cluster_time = lambda: time.time() + 300
+        counter.numbers = count(1)
+        again = await counter.do("submit")  # its time is two minutes after the adapter's start
         assert again.server_job == first.server_job
         assert len(counter.server.cluster.jobs) == 1
 

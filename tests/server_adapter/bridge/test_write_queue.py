@@ -131,6 +131,19 @@ def test_comments_that_a_restarted_server_lost_are_written_again() -> None:
     assert sorted(written(tells, after)) == ["b", "c"]
 
 
+def test_a_lost_comment_is_not_written_again_when_nothing_is_to_be_said_any_more() -> None:
+    tells, seen = AttributeWriteQueue(), state("a")
+    tells.enqueue(plan("a", NOW + 600))
+    assert written(tells, seen) == ["a"]
+    for _ in range(2):
+        deque(tells.rewrite_lost(seen), maxlen=0)  # it is due to be written again
+    tells.enqueue(plan("a", None))
+    assert written(tells, seen) == []
+    for _ in range(2):
+        deque(tells.rewrite_lost(seen), maxlen=0)
+    assert written(tells, seen) == []
+
+
 def test_a_comment_that_the_server_removed_is_written_again_after_two_readings() -> None:
     tells, seen = AttributeWriteQueue(), state("a", "b")
     for name in ("a", "b"):

@@ -87,6 +87,17 @@ async def test_a_reservation_gets_the_nodes_that_the_plan_has_free_from_its_star
     assert not await reservations.settle(state), "each is settled once"
 
 
+async def test_a_reservation_that_waits_again_after_it_had_nodes_is_settled_again() -> None:
+    """As one does that lost its nodes twice, or whose server was killed before it stored the nodes."""
+    reservations, server, _ = house(PossibleStart(2_000, SHARES, ""))
+    waiting = pending_reservations(R1=2_000)
+    assert await reservations.settle(waiting)
+    assert not reservations.has_open(ServerState())  # it has nodes
+    assert reservations.has_open(waiting)
+    assert await reservations.settle(waiting)
+    assert [name for name, _ in server.told] == ["R1", "R1"]
+
+
 async def test_nodes_that_are_free_only_later_are_a_refusal() -> None:
     reservations, server, _ = house(PossibleStart(2_500, SHARES, ""))
     await reservations.settle(pending_reservations(R1=2_000))
