@@ -390,6 +390,8 @@ class Adapter:
             await self.delivery.enqueue(returned)
         if self.settings.mode != "scheduler":
             self._compare(started, events, before or EMPTY_STATE)
+        if not self._barred():
+            await self.server.restore_walltimes(state)
         if not self._daemon_unreachable() and not self._barred():
             self._reserve(state)
             if state.server.scheduling:

@@ -133,6 +133,10 @@ class Server(Protocol):
         """
         ...
 
+    async def restore_walltimes(self, state: ServerState) -> None:
+        """Give waiting jobs with a walltime that was set for a run before a restart their own one back."""
+        ...
+
     async def resume_jobs(self) -> None:
         """Resume suspended jobs that the server leaves to its scheduler, by the last reading."""
         ...

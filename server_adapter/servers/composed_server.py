@@ -24,6 +24,8 @@ class _Starter(Protocol):
 
     async def verify_run(self, run: Run) -> RunCheck: ...
 
+    async def restore_walltimes(self, state: ServerState) -> None: ...
+
 
 class _JobWriter(Protocol):
     async def write(self, write: AttributeWrite) -> bool: ...
@@ -81,6 +83,10 @@ class ComposedServer:
     async def verify_run(self, run: Run) -> RunCheck:
         """Return whether the job runs, or ran, as decided."""
         return await self._starting.verify_run(run)
+
+    async def restore_walltimes(self, state: ServerState) -> None:
+        """Give waiting jobs with a walltime that was set for a run before a restart their own one back."""
+        await self._starting.restore_walltimes(state)
 
     async def resume_jobs(self) -> None:
         """Do nothing: the server resumes jobs itself."""

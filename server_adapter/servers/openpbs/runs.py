@@ -22,6 +22,7 @@ from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import ACTIVE, Values, parse_or
 from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
 from server_adapter.bridge.server import RunOutcome
+from server_adapter.bridge.state import ServerState
 from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import BUSY, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
@@ -121,17 +122,18 @@ class OpenPBSStarter:
         asynchronous: bool,
         queues: Callable[[], Collection[str] | None] = lambda: None,
         hosts: Callable[[], Hosts] = lambda: NO_HOSTS,
+        walltimes: DecidedWalltimes | None = None,
     ) -> None:
         """`queues` are the queues of this scheduler; None before the first reading: all.
 
-        `hosts` are the hosts that are planned as one node.
+        `hosts` are the hosts that are planned as one node. `walltimes` survive a restart if they have a file.
         """
         self._borrow = borrow
         self._queues = queues
         self._hosts = hosts
         self._asynchronous = asynchronous
         self._waiting: dict[int, Run] = {}
-        self._walltimes = DecidedWalltimes()
+        self._walltimes = DecidedWalltimes() if walltimes is None else walltimes
         self._latest_view: PreRunView | None = None
         self._pipeline = asyncio.Semaphore(_PIPELINED)
 
@@ -208,7 +210,7 @@ class OpenPBSStarter:
         if run.walltime is None or run.walltime == before:
             return None
         if not any(f"Resource_List.{name}" in values for name in ("min_walltime", "max_walltime")):
-            self._walltimes.note(run.job_id, before)
+            self._walltimes.note(run.job_id, before, run.walltime)
         try:
             await connection.request(walltime_request(run.job_id, run.walltime))
         except ServerRefusedError as error:
@@ -217,7 +219,17 @@ class OpenPBSStarter:
         return None
 
     async def _restore_walltime(self, connection: OpenPBSConnection, job: str) -> None:
-        await self._walltimes.restore(job, lambda before: connection.request(walltime_request(job, before)))
+        await self._walltimes.restore(
+            job, lambda name, before: connection.request(walltime_request(name, before))
+        )
+
+    async def restore_walltimes(self, state: ServerState) -> None:
+        """Give the jobs that a former adapter left with the walltime of a run their own one back."""
+        for job in self._walltimes.to_restore(
+            state, lambda text: parse_or(seconds, text or None, default=-1)
+        ):
+            async with self._borrow() as connection:
+                await self._restore_walltime(connection, job)
 
     async def _check(self, connection: OpenPBSConnection, run: Run, view: PreRunView) -> _Checked:
         """Check the decision against this view, and remove the job from the view."""

@@ -21,6 +21,7 @@ from server_adapter.openpbs.credentials import OpenPBSAnyPort, OpenPBSCredential
 from server_adapter.openpbs.notation import condensed
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.servers.composed_server import ComposedServer
+from server_adapter.servers.decided_walltimes import WALLTIMES_FILE, DecidedWalltimes
 from server_adapter.servers.openpbs import preemptions, queue_router
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.hosts import is_vscatter
@@ -125,6 +126,7 @@ class OpenPBSServer(ComposedServer):
             asynchronous=settings.run.asynchronous,
             queues=lambda: self._reader.queues,
             hosts=lambda: self._reader.hosts,
+            walltimes=DecidedWalltimes(settings.state_dir / WALLTIMES_FILE),
         )
         self._preemptions = OpenPBSPreemptionClient(
             LinkPool(

@@ -16,6 +16,7 @@ from server_adapter.batch.requests import RunRequest, StatusRequest
 from server_adapter.bridge.facts import Values, parse_count, parse_or
 from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
 from server_adapter.bridge.server import RunOutcome
+from server_adapter.bridge.state import ServerState
 from server_adapter.dis import Attribute
 from server_adapter.servers.decided_walltimes import DecidedWalltimes
 from server_adapter.servers.torque.attribute_query import AttributeQuery
@@ -82,6 +83,7 @@ class TorqueStarter:
         state_slot_limit: Callable[[str, int], None] = lambda *_: None,
         *,
         asynchronous: bool,
+        walltimes: DecidedWalltimes | None = None,
     ) -> None:
         self._idle_links = list(links)
         self._free = asyncio.Semaphore(len(links))
@@ -97,7 +99,7 @@ class TorqueStarter:
         self._state_slot_limit = state_slot_limit
         self._node_query = AttributeQuery(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
         self._waiting: dict[int, Run] = {}
-        self._walltimes = DecidedWalltimes()
+        self._walltimes = DecidedWalltimes() if walltimes is None else walltimes
         self._latest_view: _NodeView | None = None
 
     async def verify_run(self, run: Run) -> RunCheck:
@@ -197,7 +199,7 @@ class TorqueStarter:
         """
         if run.walltime is None or run.walltime == _walltime(job):
             return None
-        self._walltimes.note(run.job_id, _walltime(job))
+        self._walltimes.note(run.job_id, _walltime(job), run.walltime)
         try:
             await connection.request(walltime_request(run.job_id, run.walltime))
         except ServerRefusedError as error:
@@ -218,7 +220,15 @@ class TorqueStarter:
         return None
 
     async def _restore_walltime(self, connection: TorqueConnection, job: str) -> None:
-        await self._walltimes.restore(job, lambda before: connection.request(walltime_request(job, before)))
+        await self._walltimes.restore(
+            job, lambda name, before: connection.request(walltime_request(name, before))
+        )
+
+    async def restore_walltimes(self, state: ServerState) -> None:
+        """Give the jobs that a former adapter left with the walltime of a run their own one back."""
+        for job in self._walltimes.to_restore(state, lambda text: parse_or(seconds, text or None, default=0)):
+            async with self._borrow() as connection:
+                await self._restore_walltime(connection, job)
 
     async def _view(self, connection: TorqueConnection, run: Run) -> tuple[_NodeView, bool]:
         """Return a view for this decision: the last one if it is current and has its nodes, else a new one

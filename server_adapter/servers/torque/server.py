@@ -16,6 +16,7 @@ from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import OccurrencePlacement, ReadScope
 from server_adapter.bridge.state import PendingReservation, ServerState
 from server_adapter.servers.composed_server import ComposedServer
+from server_adapter.servers.decided_walltimes import WALLTIMES_FILE, DecidedWalltimes
 from server_adapter.servers.torque import preemptions, queue_router
 from server_adapter.servers.torque.job_writer import TorqueJobWriter
 from server_adapter.servers.torque.link import PERMITTED, TorqueLink
@@ -102,6 +103,7 @@ class TorqueServer(ComposedServer):
                 lambda: self._reader.lost_jobs,
                 self._reader.state_slot_limit,
                 asynchronous=settings.run.asynchronous,
+                walltimes=DecidedWalltimes(settings.state_dir / WALLTIMES_FILE),
             ),
             job_writer=self.job_writer,
             transfer_client=TorqueTransferClient(link),

@@ -18,9 +18,10 @@ from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.run_checks import RunCheck
 from server_adapter.bridge.server import RunOutcome, Server
 from server_adapter.emulator.handlers import TorqueHandlers
+from server_adapter.servers.decided_walltimes import WALLTIMES_FILE, DecidedWalltimes
 from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.notation import seconds
-from tests.server_adapter.bridge.house import AdapterHarness, Build
+from tests.server_adapter.bridge.house import AdapterHarness, Build, start_as_admin
 from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
@@ -317,6 +318,26 @@ async def test_a_job_gets_its_walltime_back_if_the_connection_breaks_before_its_
     await house.until(lambda: bool(house.daemon.refused))
     assert [seconds(one) for one in walltimes] == [120, 600]
     assert house.server.cluster.runs == {}
+
+
+async def test_a_job_gets_its_walltime_back_if_the_adapter_restarts_before_its_run(build: Build) -> None:
+    house = await build(plan=False)
+    jobs = [house.server.submit(resources={"nodes": "1", "walltime": "600"}, runtime=30.0) for _ in range(3)]
+    started = jobs[2]
+    await house.start()
+    await house.until(lambda: all(job in house.daemon.state.jobs for job in jobs))
+    await house.stop()
+    kept = DecidedWalltimes(house.directory / WALLTIMES_FILE)
+    for job, now in zip(jobs, (120, 300, 120), strict=True):
+        kept.note(job, 600, 120)
+        house.server.cluster.jobs[job].resources["walltime"] = f"00:{now // 60:02}:00"
+        house.server.cluster.jobs[job].touch(house.server.cluster.now)
+    start_as_admin(house.server, started)
+    await house.start()
+    file = house.directory / WALLTIMES_FILE
+    await house.until(lambda: not any(job in DecidedWalltimes(file) for job in jobs))
+    found = [seconds(house.server.cluster.jobs[job].resources["walltime"]) for job in jobs]
+    assert found == [600, 300, 120], "altered by its owner, and set for the run"
 
 
 async def test_a_connection_that_breaks_before_the_request_costs_no_start(build: Build) -> None:

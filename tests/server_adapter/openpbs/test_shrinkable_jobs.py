@@ -12,6 +12,7 @@ from server_adapter.batch.codes import RequestCode
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
 from server_adapter.families import connector
+from server_adapter.servers.decided_walltimes import WALLTIMES_FILE, DecidedWalltimes
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import QUEUED, Site, start
 
@@ -23,21 +24,25 @@ async def scheduler(directory: Path) -> AsyncIterator[tuple[EmulatedOpenPBS, Any
     async with EmulatedOpenPBS([NodeSpec("n1", 4)], time_scale=0) as server:
         server.cluster.attributes |= {"scheduling": "True"}
         server.cluster.attributes.pop("resources_default.walltime", None)
-        host, port = server.address
-        settings = {
-            "server.family": "openpbs",
-            "server.host": host,
-            "server.port": port,
-            "server.auth": "none",
-            "mode": "scheduler",
-            "state_dir": directory,
-        }
-        adapter = connector(load_settings(None, settings))(AdaptiveRateLimiter(200))
+        settings = load_settings(None, site_settings(server, directory))
+        adapter = connector(settings)(AdaptiveRateLimiter(200))
         try:
             await adapter.become_scheduler(lambda _: None)
             yield server, adapter
         finally:
             await adapter.close()
+
+
+def site_settings(server: EmulatedOpenPBS, directory: Path) -> dict[str, Any]:
+    host, port = server.address
+    return {
+        "server.family": "openpbs",
+        "server.host": host,
+        "server.port": port,
+        "server.auth": "none",
+        "mode": "scheduler",
+        "state_dir": directory,
+    }
 
 
 def decision(job: str, version: str, walltime: int | None) -> Run:
@@ -91,3 +96,18 @@ async def test_a_job_with_a_refused_walltime_does_not_run(tmp_path: Path) -> Non
         outcome = await start(site, tmp_path, ShareFacts("n1", 4, 2 << 20), walltime=10)
     assert outcome[:3] == (False, 15003, "its walltime could not be set: no")
     assert site.runs() == []
+
+
+async def test_a_walltime_that_a_run_before_a_restart_has_set_is_replaced(tmp_path: Path) -> None:
+    async with scheduler(tmp_path) as (server, adapter):
+        job = server.submit(resources={"select": "1:ncpus=1", "walltime": "10"}, runtime=1000)
+        DecidedWalltimes(tmp_path / WALLTIMES_FILE).note(job, 20, 10)
+        settings = load_settings(None, site_settings(server, tmp_path))
+        await adapter.close()
+        restarted = connector(settings)(AdaptiveRateLimiter(200))
+        try:
+            await restarted.become_scheduler(lambda _: None)
+            await restarted.restore_walltimes(await restarted.read())
+            assert server.job(job).resources["walltime"] == "00:00:20"
+        finally:
+            await restarted.close()
