@@ -55,7 +55,7 @@ async def audit_act(cluster: PlanLoop, who: str, act: str, detail: str = "") -> 
             )
             raise
         with suppress(PlannerStopped):  # nothing was done
-            words = _describe_refusal(noted.detail, error.detail)
+            words = describe_refusal(noted.detail, error.detail)
             await asyncio.to_thread(cluster.audit, noted.who, act, words)
         raise
     await asyncio.to_thread(cluster.audit, noted.who, act, noted.detail)
@@ -66,10 +66,10 @@ def _note_outcome(cluster: PlanLoop, act: str, noted: AuditEntry, outcome: "Futu
         why = "the planner stopped before it was done"
     else:
         why = str(error) if (error := outcome.exception()) else ""
-    cluster.audit(noted.who, act, _describe_refusal(noted.detail, why) if why else noted.detail)
+    cluster.audit(noted.who, act, describe_refusal(noted.detail, why) if why else noted.detail)
 
 
-def _describe_refusal(detail: str, why: str) -> str:
+def describe_refusal(detail: str, why: str) -> str:
     return (f"refused: {detail}: {why}" if detail else f"refused: {why}")[:_MAX_REASON_LENGTH]
 
 
@@ -87,7 +87,7 @@ def watch_for_refusal(request: Request, cluster: str, who: str) -> None:
         if cluster not in clusters:
             return
         with suppress(PlannerStopped):  # nothing was done
-            await asyncio.to_thread(clusters[cluster].audit, who, act, _describe_refusal(detail, why))
+            await asyncio.to_thread(clusters[cluster].audit, who, act, describe_refusal(detail, why))
 
     expect_refusals(request, note)
 

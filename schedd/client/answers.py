@@ -184,6 +184,7 @@ if TYPE_CHECKING:
         Bar,
         NodeView,
     )
+    from schedd.store.records import AuditRecord
     from schedd.wire.facts import (
         ShareFacts,
     )
@@ -200,6 +201,7 @@ __all__ = [
     "AlternativesView",
     "AppliedPlan",
     "ArrayView",
+    "AuditRecord",
     "BagFigures",
     "BagOfferView",
     "BagView",

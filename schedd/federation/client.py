@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
 from schedd.client.answers import (
+    AuditRecord,
     BagOfferView,
     BagView,
     BalanceView,
@@ -47,6 +48,13 @@ class FederationClient:
     def report(self) -> FederationReport:
         """Outcomes of jobs, co-allocations and bags."""
         return cast("FederationReport", self._http.request("GET", "/v1/federation/report"))
+
+    def audit(self, *, since: int = 0, limit: int = 1_000) -> Sequence[AuditRecord]:
+        """Actions and refused attempts, newest first. For admins."""
+        query = {"since": since, "limit": limit}
+        return cast(
+            "Sequence[AuditRecord]", self._http.request("GET", "/v1/federation/audit", query)["entries"]
+        )
 
     def balance(self, *, since: int | None = None, until: int | None = None) -> BalanceView:
         """Each cluster's worth in ``[since, until)`` and share of the work; by default the last day."""

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select
 
 from schedd.federation.events import LicenceLeased, LoggedEvent, decode, encode
+from schedd.store import AuditRecord, RetentionLimits, retention, tokens_and_audit
 from schedd.store.codec import replace_nul
 from schedd.store.database import Database
 from schedd.store.errors import StoreError
@@ -71,6 +72,21 @@ class FederationLog:
             for first in range(0, len(jobs), 500):
                 some = jobs[first : first + 500]
                 connection.execute(delete(federation).where(federation.c.job.in_(some)))
+
+    def audit(self, entry: AuditRecord) -> None:
+        """Store an action. It survives the end of this process, and seconds later a power failure."""
+        with self._database.write(deferred=True) as connection:
+            tokens_and_audit.insert_audit_entry(connection, entry, None)
+
+    def audit_entries(self, since: int = 0, limit: int = 1_000) -> Sequence[AuditRecord]:
+        """Return the actions at ``since`` or later, newest first."""
+        with self._database.read() as connection:
+            return tokens_and_audit.audit_entries(connection, since, limit)
+
+    def delete_audit_entries(self, now: int) -> None:
+        """Delete the actions that are older than a daemon keeps them by default."""
+        with self._database.write(guarded=True) as connection:
+            retention.delete_audit_entries(connection, now - RetentionLimits().audit)
 
     @contextmanager
     def _writing(self, bodies: Iterable[str] = ()) -> Iterator[Connection]:

@@ -385,7 +385,9 @@ class ChargeTotal:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """An administrative action."""
+    """An action of an operator, admin, user or program, or a refused attempt. ``cluster`` is None if it
+    concerns the whole daemon, and in a federation.
+    """
 
     time: int
     who: str

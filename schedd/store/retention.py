@@ -52,10 +52,15 @@ def purge(
         _delete_ended_jobs(connection, gone, cluster, now - limits.jobs)
         _delete_superseded_nodes(connection, gone, cluster, now - limits.jobs)
     now = at - max(not_counted.values(), default=0)
-    _delete(connection, gone, audit, audit.c.time < now - limits.audit)
+    delete_audit_entries(connection, now - limits.audit, gone)
     ended = now - limits.tokens
     _delete(connection, gone, tokens, or_(tokens.c.expires < ended, tokens.c.revoked < ended))
     return gone
+
+
+def delete_audit_entries(connection: Connection, before: int, gone: dict[str, int] | None = None) -> None:
+    """Delete the audit entries before this time; add their number to ``gone``."""
+    _delete(connection, gone if gone is not None else {}, audit, audit.c.time < before)
 
 
 def _delete_log(connection: Connection, gone: dict[str, int], cluster: int, needed: int, before: int) -> None:

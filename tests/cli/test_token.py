@@ -36,7 +36,7 @@ def test_an_audit_entry_has_one_line_and_commands_no_terminal(
     kept = open_store(config)
     kept.audit(AuditRecord(int(time.time()), "eve", "refused", "x\n2026-01-01  root  resume\x1b[8m"))
     assert main(["audit"]) == 0
-    assert capsys.readouterr().out.endswith("  eve  refused    x 2026-01-01  root  resume?[8m\n")
+    assert capsys.readouterr().out.endswith("  eve  refused  x 2026-01-01  root  resume?[8m\n")
 
 
 def test_created_token_is_shown_once_and_revoked_by_name(

@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -23,7 +24,7 @@ from tests.federation.federation_harness import FederationHarness
 @pytest.fixture(autouse=True)
 def quiet_federation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The federation of these tests has the output of the commands, which its log would disturb."""
-    monkeypatch.setattr("schedd.federation.api.audited_route._note_act", lambda *_: None)
+    monkeypatch.setattr("schedd.federation.api.audited_route._log", MagicMock())
 
 
 # ---- schedd submit -----------------------------------------------------------------------------------------
@@ -224,6 +225,15 @@ def test_federation_command_shows_clusters_and_report(
     ]
     assert re.search(r"late +none had a deadline", shown), shown
     assert re.search(r"came to one cluster +0 of 0 planned on several$", shown, re.MULTILINE), shown
+    assert shell("federation", "audit") == 5, "it is for admins"
+    monkeypatch.setenv("SCHEDD_TOKEN", "token-of-root")
+    capsys.readouterr()
+    assert shell("federation", "audit", "--most", "2") == 0
+    assert [line.split()[2:] for line in capsys.readouterr().out.splitlines()] == [
+        ["bob@org", "submit", "job", "3"],
+        ["ann@org", "submit", "job", "2"],
+    ]
+    monkeypatch.setenv("SCHEDD_TOKEN", "token-of-ann@org")
     assert shell("federation", "--json", "report") == 0
     assert json.loads(capsys.readouterr().out)["arrays"]["ended"] == 0
     report: dict[str, Any] = {

@@ -2,7 +2,6 @@
 clusters.
 """
 
-import json
 import re
 import threading
 from typing import Any, cast
@@ -14,6 +13,7 @@ from fastapi.testclient import TestClient
 from schedd.api.iso_times import iso_time
 from schedd.client import Client, Unreachable
 from schedd.federation.api.app import create_app
+from schedd.federation.api.audited_route import _name_act
 from schedd.federation.api.daemon import FEDERATION_ROUTES
 from schedd.federation.event_log import FederationLog
 from schedd.federation.licences import ClusterLicenceUse
@@ -584,26 +584,62 @@ def test_times_are_in_iso_form_on_request(harness: FederationHarness) -> None:
     assert clusters["clusters"][0]["iso"] == {"since": iso_time(clusters["clusters"][0]["since"])}
 
 
-def test_acts_are_audited_with_refusals(
-    harness: FederationHarness, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ann, eyes = harness.client("ann@org"), harness.client("eyes")
+def test_acts_are_audited_with_refusals(harness: FederationHarness) -> None:
+    ann, eyes, root = (harness.client(name) for name in ("ann@org", "eyes", "root"))
     job = ann.post(HERE, json=JOB).json()["id"]
     assert eyes.delete(f"{HERE}/{job}").status_code == 403
     assert ann.delete(f"{HERE}/77").status_code == 404
     assert ann.post(HERE, json={"script": 7}).status_code == 422
     assert ann.get(HERE).status_code == 200
     assert ann.post("/v1/federation/what-if", json={"wrong": 1}).status_code == 422
-    acts = [line for line in capsys.readouterr().out.splitlines() if '"act"' in line]
-    found = [(one["who"], one["act"], one.get("why", "")) for one in map(json.loads, acts)]
-    assert [one[:2] for one in found] == [
-        ("ann@org", f"POST {HERE}"),
-        ("eyes", f"DELETE {HERE}/{job}"),
-        ("ann@org", f"DELETE {HERE}/77"),
-        ("ann@org", f"POST {HERE}"),
+    harness.now += 60
+    assert ann.delete(f"{HERE}/{job}").status_code == 200
+    found = root.get("/v1/federation/audit").json()["entries"]
+    assert [(one["who"], one["act"], one["detail"]) for one in reversed(found)] == [
+        ("ann@org", "submit", f"job {job}"),
+        ("eyes", "withdraw", f"refused: job {job}: not-allowed: eyes may only read"),
+        ("ann@org", "withdraw", "refused: job 77: unknown-job: the federation has no job 77"),
+        ("ann@org", "submit", "refused: job: invalid: the request is not understood"),
+        ("ann@org", "withdraw", f"job {job}"),
     ]
-    assert [bool(why) for *_, why in found] == [False, True, True, True]
-    assert found[1][2] == "not-allowed: eyes may only read"
+    assert found[0]["time"] == harness.now
+    later = root.get("/v1/federation/audit", params={"since": harness.now}).json()["entries"]
+    assert later == found[:1]
+    assert root.get("/v1/federation/audit?limit=2").json()["entries"] == found[:2]
+    assert ann.get("/v1/federation/audit").status_code == 403
+
+
+def test_old_audit_entries_are_deleted(harness: FederationHarness) -> None:
+    ann, root = harness.client("ann@org"), harness.client("root")
+    assert ann.delete(f"{HERE}/77").status_code == 404
+    harness.now += 399 * 86_400
+    harness.log.close()
+    harness.begin()
+    assert len(root.get("/v1/federation/audit").json()["entries"]) == 1
+    harness.now += 2 * 86_400
+    harness.log.close()
+    harness.begin()
+    assert root.get("/v1/federation/audit").json()["entries"] == []
+
+
+def test_acts_are_named_in_the_audit() -> None:
+    path = "/v1/federation/"
+    assert [
+        _name_act(method, path + rest, None)
+        for method, rest in (
+            ("POST", "coallocations/3/components"),
+            ("PUT", "coallocations/3/components/2"),
+            ("PUT", "bookings/a%20b"),
+            ("POST", "bookings/b/accept"),
+            ("DELETE", "bags/4"),
+        )
+    ] == [
+        ("add component", "co-allocation 3"),
+        ("replace component", "co-allocation 3 2"),
+        ("book", "booking a b"),
+        ("accept", "booking b"),
+        ("withdraw", "bag 4"),
+    ]
 
 
 def test_requests_of_a_caller_and_invalid_tokens_are_limited(harness: FederationHarness) -> None:

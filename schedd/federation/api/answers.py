@@ -16,6 +16,7 @@ from schedd.federation.report import (
     JobFigures,
 )
 from schedd.service.read.cluster_report import LicenceReport, QueueReport
+from schedd.store import AuditRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,16 @@ class FederatedLicencesView:
     """Floating licences that the clusters share."""
 
     licences: Sequence[FederatedLicenceView]
+
+
+# ---- audit ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederationAuditView:
+    """Actions and refused attempts, newest first."""
+
+    entries: Sequence[AuditRecord]
 
 
 # ---- reports --------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from schedd.federation.api.answers import (
     FederatedLicencesView,
     FederatedLicenceView,
     FederatedWhatIfResult,
+    FederationAuditView,
     FederationHealth,
     FederationReadiness,
     FederationReport,
@@ -221,6 +222,21 @@ def _get_report(federation: LeadingFederation, _: Caller) -> FederationReport:
         bags=bag_figures(list(federation.bags.by_id.values()), federation.jobs, counts),
         bookings=booking_figures(list(federation.bookings.by_id.values())),
     )
+
+
+@router.get("/v1/federation/audit", *_READ_PROBLEMS, "not-allowed")
+def _list_audit_entries(
+    federation: LeadingFederation,
+    caller: Caller,
+    since: Annotated[int, Query(ge=0, lt=1 << 40, description="From this second on.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=100_000, description="Maximum number of entries.")] = 1_000,
+) -> FederationAuditView:
+    """Actions of users and admins, and refused attempts with the reason. For admins."""
+    if not caller.may("administer"):
+        raise ProblemError(
+            "not-allowed", f"{caller.name} has the role {caller.role}; this needs the role admin"
+        )
+    return FederationAuditView(entries=federation.audit_entries(since, limit))
 
 
 @router.get("/v1/federation/licences", *_READ_PROBLEMS)

@@ -1,19 +1,28 @@
-"""Routes of a federation: each act has a line in the log, whether it was accepted or refused."""
+"""Routes of a federation: each act is noted in its audit and in the log, whether it was accepted or refused."""
 
+import json
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote
 
 import structlog
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
 
+from schedd.api.audit import describe_refusal
 from schedd.api.iso_times import IsoTimesRoute
 from schedd.api.problems import ProblemError
+from schedd.federation.state.federation_state import FederationState
+from schedd.store import StoreError
 
 _log = structlog.get_logger(__name__)
 _READING_METHODS = frozenset({"GET", "HEAD"})
 _QUESTIONS = ("/v1/federation/what-if", "/v1/federation/bag-offers")
-_MAX_REASON_LENGTH = 400  # characters of a reason that are kept
+_THINGS: Final = {"jobs": "job", "coallocations": "co-allocation", "bags": "bag", "bookings": "booking"}
+_MAX_DETAIL_LENGTH: Final = 100
+_ACTS: Final = {"POST": "submit", "PUT": "book", "DELETE": "withdraw"}
+_COMPONENT_ACTS: Final = {"POST": "add component", "PUT": "replace component", "DELETE": "delete component"}
 
 
 class FederationRoute(IsoTimesRoute):
@@ -26,27 +35,48 @@ class FederationRoute(IsoTimesRoute):
             try:
                 answer = await handler(request)
             except ProblemError as error:
-                _note_act(request, f"{error.kind}: {error.detail}")
+                await _note_act(request, refused=f"{error.kind}: {error.detail}")
                 raise
             except RequestValidationError:
-                _note_act(request, "invalid: the request is not understood")
+                await _note_act(request, refused="invalid: the request is not understood")
                 raise
             except Exception as error:
-                _note_act(request, repr(error))
+                await _note_act(request, refused=repr(error))
                 raise
-            _note_act(request, "")
+            await _note_act(request, answer)
             return answer
 
         return handle
 
 
-def _note_act(request: Request, refused: str) -> None:
+async def _note_act(request: Request, answer: Response | None = None, refused: str = "") -> None:
+    """Note an act with its ``answer``, or with the reason for which it was refused."""
     path = request.url.path
     who: str = getattr(request.state, "federation_caller", "")
     if not who or request.method in _READING_METHODS or path in _QUESTIONS:
         return
-    act = f"{request.method} {path}"
+    act, detail = _name_act(request.method, path, answer)
     if refused:
-        _log.warning("an act was refused", who=who, act=act, why=refused[:_MAX_REASON_LENGTH])
+        detail = describe_refusal(detail, refused)
+        _log.warning("an act was refused", who=who, act=act, detail=detail)
     else:
-        _log.info("an act was accepted", who=who, act=act)
+        _log.info("an act was accepted", who=who, act=act, detail=detail)
+    federation: FederationState | None = request.app.state.federation
+    if federation is not None:
+        try:
+            await run_in_threadpool(federation.audit, who, act, detail)
+        except StoreError as error:
+            _log.error("an act is not in the audit", who=who, act=act, detail=detail, why=str(error))
+
+
+def _name_act(method: str, path: str, answer: Response | None) -> tuple[str, str]:
+    """Return the act and its object: `withdraw`, `job 7` for `DELETE /v1/federation/jobs/7`."""
+    first, *others = [unquote(part) for part in path.removeprefix("/v1/federation/").split("/") if part]
+    thing, name, more = _THINGS.get(first, first), others[0] if others else "", others[1:]
+    if not name and answer is not None:  # a new one, which is named in the answer
+        name = str(json.loads(bytes(answer.body)).get("id", ""))
+    if more[:1] == ["components"]:
+        return _COMPONENT_ACTS.get(method, method), " ".join((thing, name, *more[1:]))[:_MAX_DETAIL_LENGTH]
+    act = more[0] if more else _ACTS.get(method, method)
+    return act, f"{thing} {name}".strip()[:_MAX_DETAIL_LENGTH]
+

@@ -1,9 +1,10 @@
-"""``schedd federation``: clusters of a federation; outcomes of its jobs, co-allocations and bags."""
+"""``schedd federation``: clusters of a federation; outcomes of its jobs, co-allocations and bags; its audit."""
 
 import argparse
 from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.action_parsers import print_answer
+from schedd.cli.user.audit_table import add_audit_options, format_audit
 from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, run_with_exit_code
 from schedd.cli.user.formatting import format_duration, format_rows, format_table
 from schedd.client.answers import (
@@ -20,8 +21,8 @@ from schedd.federation.commands.jobs import connect_federation
 
 def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     about = (
-        "Show the clusters of a federation, or a report of the jobs, arrays, co-allocations, bags and"
-        " bookings that it keeps (a week). docs/reference/metrics.md defines each figure."
+        "Show the clusters of a federation, a report of the jobs, arrays, bags, bookings and co-allocations"
+        " that it keeps (a week), or its audit. docs/reference/metrics.md defines each figure."
     )
     codes = {code: words for code, words in EXIT_CODES.items() if code != 1}
     found = make_described_parser(name, about, "", codes)
@@ -32,6 +33,10 @@ def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     acts.add_parser(
         "report", help="show outcomes of jobs, co-allocations, bags and bookings", allow_abbrev=False
     )
+    audit = acts.add_parser(
+        "audit", help="for admins: show who submitted or withdrew what, and refused attempts", allow_abbrev=False
+    )
+    add_audit_options(audit)
     return found
 
 
@@ -44,6 +49,11 @@ def _run_action(args: argparse.Namespace) -> bool:
         if args.act == "report":
             report = federation.report()
             print_answer(args, report, lambda: _report_text(report))
+            return True
+        if args.act == "audit":
+            since = max(0, int(federation.now() - args.days * 86_400))
+            entries = federation.audit(since=since, limit=args.most)
+            print_answer(args, {"entries": entries}, lambda: format_audit(entries) or "no entries")
             return True
         clusters = federation.clusters()
     print_answer(

@@ -44,7 +44,7 @@ from schedd.federation.state.licence_leases import LicenceLeases
 from schedd.federation.state.logged_state import LoggedState
 from schedd.federation.state.priority_lock import PriorityLock
 from schedd.federation.unwanted_transfers import find_unwanted, highest_number
-from schedd.store import StoreError
+from schedd.store import AuditRecord, StoreError
 
 _log = structlog.get_logger(__name__)
 _MAX_QUESTIONS: Final = 200  # maximum questions to one cluster in one round
@@ -152,6 +152,14 @@ class FederationState:
     def log_trouble(self) -> str:
         """Why nothing can be stored; empty while it can."""
         return self._log.trouble
+
+    def audit(self, who: str, act: str, detail: str) -> None:
+        """Store an action, or a refused attempt. Raises StoreError."""
+        self._log.audit(AuditRecord(self._now(), who, act, detail))
+
+    def audit_entries(self, since: int, limit: int) -> Sequence[AuditRecord]:
+        """Return the actions at ``since`` or later, newest first. Raises StoreError."""
+        return self._log.audit_entries(since, limit)
 
     # ---- users ------------------------------------------------------------------------------------
 

@@ -132,6 +132,7 @@ class LoggedState:
             yield
         if self.licences.pools:
             self._log.replace_leases(self.licences.lease_events(now))
+        self._log.delete_audit_entries(now)
 
     def is_drop_due(self, now: int) -> bool:
         """Return whether a removal of old items is due."""

@@ -1,0 +1,36 @@
+"""The audit as a table: who did what, and when; also refused attempts."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from schedd.cli.arguments import parse_within
+from schedd.cli.user.formatting import one_line
+
+if TYPE_CHECKING:
+    from schedd.client.answers import AuditRecord
+
+
+def add_audit_options(parser: argparse.ArgumentParser) -> None:
+    """``--days`` and ``--most``."""
+    add = parser.add_argument
+    add("--days", type=parse_within(float, 0, 36_600), default=30, help="show the last N days (default: 30)")
+    add(
+        "--most",
+        type=parse_within(int, 1, 100_000),
+        default=1000,
+        help="maximum number of entries (default: 1000)",
+    )
+
+
+def format_audit(entries: "Sequence[AuditRecord]") -> str:
+    """Return one line per entry: time, name, action, cluster, object and reason."""
+    lines = [(_format_date(one.time), one.who, one.act, one.cluster or "", one.detail) for one in entries]
+    widths = [max(map(len, column)) for column in zip(("",) * 5, *lines, strict=True)]
+    rows = ("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True) if w) for line in lines)
+    return "\n".join(one_line(row).rstrip() for row in rows)
+
+
+def _format_date(moment: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
