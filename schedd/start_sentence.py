@@ -30,6 +30,7 @@ RIGHTS: Final[dict[str, tuple[str, str]]] = {
 """Why another job goes first, of one job and of several."""
 
 TimeFormat = Callable[[int], str]
+NoForecast = Literal["", "No forecast yet", "No current forecast"]
 Certainty = Literal["likely", "any time", "planned", "latest", "now", "due", "stopped", "running", "unknown"]
 
 
@@ -139,7 +140,7 @@ class StartSentence(NamedTuple):
     by: int | None = None  # P90
     latest: int | None = None  # the promised start
     at_risk: bool = False
-    no_forecast: bool = False  # starts are predicted, but no forecast of this one is fresh
+    no_forecast: NoForecast = ""  # starts are predicted, but this one has none, or none that is fresh
     stopped: bool = False  # no jobs are started at present, so nothing but the promise is sure
 
     def text(self, time: TimeFormat) -> str:
@@ -178,7 +179,7 @@ class StartSentence(NamedTuple):
             "unknown": "Start not known",
         }[self.certainty]
         if self.no_forecast:
-            first = f"No current forecast; {first[:1].lower()}{first[1:]}" if first else "No current forecast"
+            first = f"{self.no_forecast}; {first[:1].lower()}{first[1:]}" if first else self.no_forecast
         rest = f" (90 % by {time(self.by)})" if self.by is not None else ""
         if self.stopped and self.certainty == "due":
             rest = "; no jobs are started at present"
@@ -206,7 +207,7 @@ def describe_start(facts: StartFacts, now: int) -> StartSentence:
         return found._replace(latest=None, at_risk=False) if found.certainty == "now" else found
     if found.certainty in ("now", "any time"):
         return found._replace(certainty="stopped", by=None)
-    return found._replace(stopped=True, by=None, no_forecast=False)
+    return found._replace(stopped=True, by=None, no_forecast="")
 
 
 def _describe_running_cluster(facts: StartFacts, now: int) -> StartSentence:
@@ -231,10 +232,21 @@ def _describe_running_cluster(facts: StartFacts, now: int) -> StartSentence:
             by = None
         certainty: Certainty = "likely" if expected > now else "any time"
         return StartSentence(certainty, expected if expected > now else None, by, latest, risk)
-    missing = facts.predicted and facts.state != "never"
+    missing: NoForecast = ""
+    if facts.predicted and facts.state != "never":
+        missing = "No forecast yet" if expected is None else "No current forecast"
     if planned is not None:
         return StartSentence("planned", planned, None, latest, risk, no_forecast=missing)
     return StartSentence("unknown", None, None, latest, risk)
+
+
+def describe_forecast_wait(seconds: int) -> str:
+    """Return when the first forecast of a job is expected: `none yet; expected in about 6 s`."""
+    return (
+        f"none yet; expected in about {seconds} s"
+        if seconds < 100
+        else (f"none yet; expected in about {round(seconds / 60)} min")
+    )
 
 
 def is_forecast_fresh(expected: int, by: int | None, as_of: int | None, now: int) -> bool:

@@ -157,6 +157,7 @@ def get_history(
 @router.get("/{job}/explain", *READ_PROBLEMS, "unknown-job", "invalid", "not-modified", answer=Explanation)
 async def get_explanation(
     request: Request,
+    daemon: Daemon,
     cluster: Cluster,
     visibility: Visibility,
     job: _JobId,
@@ -187,6 +188,8 @@ async def get_explanation(
             moves=tuple(visibility.redact_change(one, published) for one in moves),
             promise_ended=visibility.redact_ended_promise(record.ended, published),
         )
+    if shown.state == "planned" and shown.expected_start is None:
+        shown = replace(shown, forecast_in=daemon.seconds_to_forecast(cluster.name))
     return reply(request, shown, published)
 
 

@@ -14,7 +14,7 @@ from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast,
 from schedd.dialect.holds import holds_in
 from schedd.engine import JobView
 from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_before
-from schedd.start_sentence import StartFacts, describe_start, format_utc
+from schedd.start_sentence import StartFacts, describe_forecast_wait, describe_start, format_utc
 
 _MAX_NAMES: Final = 3
 _SHOWN_APART: Final = frozenset({"walltime", "nodect"})
@@ -208,6 +208,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "plural": pluralise,
     "ahead": describe_jobs_before,
     "linked": describe_link,
+    "forecast_wait": describe_forecast_wait,
     "commands": mark_commands,
     "request": format_request,
     "meaning": criterion_help,

@@ -1,5 +1,6 @@
 """All clusters of one daemon, by name."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
@@ -153,6 +154,12 @@ class Clusters:
         """Return a cluster's latest forecast, for questions about further jobs; None: not yet, or never."""
         sources = (one for one in self._services[cluster] if isinstance(one, ForecastSource))
         return next((one.latest_forecast for one in sources), None)
+
+    def seconds_to_forecast(self, cluster: str) -> int | None:
+        """Return the real time in which new jobs probably have a forecast; None: none is expected."""
+        sources = (one for one in self._services[cluster] if isinstance(one, ForecastSource))
+        wait = next((one.seconds_to_forecast() for one in sources), None)
+        return math.ceil(wait) if wait is not None else None
 
     def audit(self, who: str, act: str, detail: str) -> None:
         """Store an audit entry about the daemon, if there is a database. Raises StoreError."""

@@ -22,6 +22,7 @@ from schedd.start_sentence import (
     FORECAST_FRESH_S,
     RIGHTS,
     StartSentence,
+    describe_forecast_wait,
     describe_start,
     format_near_time,
     hypothetical_start_facts,
@@ -71,9 +72,13 @@ def format_start(sentence: StartSentence, now: int) -> str:
     return sentence.text(lambda time: format_near_time(time, now))
 
 
-def forecast_age(job: JobView, now: int) -> str:
-    """When the forecast of a job was calculated, where it is not of these minutes; else empty."""
+def forecast_age(job: JobView, wait: int | None, now: int) -> str:
+    """When the forecast of a job was calculated, if not in these minutes, or when the first one is expected
+    (``wait``: seconds); else empty.
+    """
     as_of = job.expected_as_of
+    if wait is not None and job.predicted and job.expected_start is None:
+        return describe_forecast_wait(wait)
     if job.expected_start is None or as_of is None or now - as_of <= FORECAST_FRESH_S // 3:
         return ""
     return f"calculated {format_time_and_distance(as_of, now)}"

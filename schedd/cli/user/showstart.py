@@ -320,7 +320,7 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
         yield "if", ", ".join(job.conditional)
     if job.planned_nodes:
         yield "on", format_nodes(job.planned_nodes)
-    if age := forecast_age(job, now):
+    if age := forecast_age(job, found.forecast_in, now):
         yield "forecast", age
     if job.promised_start is not None and state == "planned" and job.weak:
         yield "promise", "holds if a job ahead of it without a walltime ends in time"

@@ -21,6 +21,7 @@ from schedd.dashboard.rendering import render_page
 from schedd.dashboard.start_changes import group_changes
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.engine import Phase, job_history, render_job
+from schedd.service.clusters import Clusters
 from schedd.service.questions.explain import explain
 from schedd.service.read.plan_lists import find_record
 
@@ -105,12 +106,15 @@ async def show_job(
             busy = True
     moves = await run_in_threadpool(job_history, published, record)
     history = [visibility.redact_change(one, published) for one in moves]
+    view = visibility.redact_view(render_job(published, record), published)
+    clusters: Clusters = request.app.state.clusters
     return render_page(
         request,
         "job",
         viewer,
         cluster,
-        job=(view := visibility.redact_view(render_job(published, record), published)),
+        job=view,
+        forecast_in=clusters.seconds_to_forecast(cluster.name) if view.expected_start is None else None,
         places=group_places(view.planned_nodes),
         history=history,
         folds=group_changes(history),

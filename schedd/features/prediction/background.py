@@ -76,10 +76,13 @@ class _RoundTimes:
     took: float = float("-inf")
     moment: int = -1
 
+    def rest(self, now: float) -> float:
+        """Return the seconds until the next round may begin at the earliest."""
+        return max(0.0, self.ended + max(_SHARE * self.took, _SOON_S) - now)
+
     def may_begin(self, now: float, moment: int, *, soon: bool = False) -> bool:
         """Return whether the next round may begin; ``soon``: as early as possible."""
-        rest = max(_SHARE * self.took, _SOON_S)
-        if now < self.ended + rest:
+        if self.rest(now) > 0:
             return False
         return soon or now >= self.ended + _EVERY_S or moment >= self.moment + _EVERY_S
 
@@ -116,6 +119,12 @@ class ExpectedStartWorker:
                 self._plan.stop()
             self._condition.notify()
         self._thread.join(10)
+
+    def seconds_to_forecast(self) -> float | None:
+        """Return the real time in which new jobs probably have a forecast; None: none is expected."""
+        if self._loop.on_standby or not self._loop.published.settings.predict or self._all.took < 0:
+            return None
+        return self._all.rest(time.monotonic()) + self._all.took
 
     # ---- the thread -----------------------------------------------------------------------------
 

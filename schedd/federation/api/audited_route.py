@@ -1,4 +1,4 @@
-"""Routes of a federation: each act is noted in its audit and in the log, whether it was accepted or refused."""
+"""Routes of a federation: each act is in its audit and its log, whether accepted or refused."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -79,4 +79,3 @@ def _name_act(method: str, path: str, answer: Response | None) -> tuple[str, str
         return _COMPONENT_ACTS.get(method, method), " ".join((thing, name, *more[1:]))[:_MAX_DETAIL_LENGTH]
     act = more[0] if more else _ACTS.get(method, method)
     return act, f"{thing} {name}".strip()[:_MAX_DETAIL_LENGTH]
-

@@ -1,4 +1,4 @@
-"""``schedd federation``: clusters of a federation; outcomes of its jobs, co-allocations and bags; its audit."""
+"""``schedd federation``: clusters of a federation, outcomes of its jobs, and its audit."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,9 @@ def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
         "report", help="show outcomes of jobs, co-allocations, bags and bookings", allow_abbrev=False
     )
     audit = acts.add_parser(
-        "audit", help="for admins: show who submitted or withdrew what, and refused attempts", allow_abbrev=False
+        "audit",
+        help="for admins: show who submitted or withdrew what, and refused attempts",
+        allow_abbrev=False,
     )
     add_audit_options(audit)
     return found

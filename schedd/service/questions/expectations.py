@@ -69,3 +69,6 @@ class ForecastSource(Protocol):
     @property
     def latest_forecast(self) -> StartForecast | None:
         """Result of the last round; None: not yet, or nothing is predicted."""
+
+    def seconds_to_forecast(self) -> float | None:
+        """Return the real time in which new jobs probably have a forecast; None: none is expected."""

@@ -131,6 +131,8 @@ class Explanation:
     """With `details`: its latest moves in the same plan, the newest first."""
     promise_ended: EndedPromise | None = None
     """With `details`: its last promise that ended before its time."""
+    forecast_in: int | None = None
+    """Real seconds until its first forecast is expected; null if it has one, or none is expected."""
 
 
 def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:

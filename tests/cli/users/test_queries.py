@@ -41,7 +41,7 @@ def test_showstart_shows_start_nodes_and_explanation(run: Run, name: str) -> Non
     assert (code, err) == (0, "")
     assert out == (
         "job 2.srv.site: bob@login, batch, 16 cpus for 01:00:00\n\n"
-        "start       No current forecast; planned today 22:30, at the latest today 22:30\n"
+        "start       No forecast yet; planned today 22:30, at the latest today 22:30\n"
         "planned     Tue 14 Nov 22:30:00  in 00:16:40\n"
         "end         Tue 14 Nov 23:30:00  in 01:16:40\n"
         "on          n1, n2\n"
@@ -96,7 +96,7 @@ def test_showstart_answers_for_a_hypothetical_job(run: Run) -> None:
     assert code == 0
     assert out == (
         "2 x (8 cpus); scatter; 00:10:00\n\n"
-        "start       No current forecast; planned today 23:30, at the latest today 23:30\n"
+        "start       No forecast yet; planned today 23:30, at the latest today 23:30\n"
         "planned     Tue 14 Nov 23:30:00  in 01:16:40\n"
         "end         Tue 14 Nov 23:40:00  in 01:26:40\n"
         "on          n1, n2\n"

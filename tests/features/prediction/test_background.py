@@ -55,6 +55,27 @@ def test_prediction_round_publishes_through_the_engine() -> None:
         assert {record.id for record in changed} == {"2", "3"}
 
 
+def test_first_forecast_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round may begin after ten times the last one's duration, at least after 5 s, and lasts as long."""
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
+        fill(loop)
+        worker = ExpectedStartWorker(loop)
+        assert worker.seconds_to_forecast() is None
+        worker.run_once()
+        ended = worker._all.ended
+        monkeypatch.setattr(background.time, "monotonic", lambda: ended + 1)
+        worker._all.took = 0.2
+        assert worker.seconds_to_forecast() == pytest.approx(4.2)
+        worker._all.took = 2.0
+        assert worker.seconds_to_forecast() == pytest.approx(21)
+        monkeypatch.setattr(background.time, "monotonic", lambda: ended + 60)
+        assert worker.seconds_to_forecast() == pytest.approx(2)
+    with planner(predict=False) as loop:
+        worker = ExpectedStartWorker(loop)
+        worker._all.took = 1.0
+        assert worker.seconds_to_forecast() is None
+
+
 def test_estimates_without_a_reader_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """During the round job 2 starts, and the P90 of job 3 passes; that of job 4 does not."""
     sent: list[StartsExpected] = []
