@@ -199,14 +199,15 @@ async def set_account(
     Jobs that the account can no longer pay lose their planned start, latest start first.
     """
     known = cluster.published.part(PublishedAccounts).accounts.get(account)
-    if known is not None and known.unit != body.unit:
+    unit = known.unit if known is not None and "unit" not in body.model_fields_set else body.unit
+    if known is not None and known.unit != unit:
         raise invalid_problem("body.unit", f"account {account} counts {known.unit}", known.unit)
-    scale = SCALE[body.unit]
+    scale = SCALE[unit]
     event = AccountSet(
         id=f"api:{secrets.token_hex(8)}",
         time=cluster.now(),
         name=account,
-        unit=body.unit,
+        unit=unit,
         amount=round(body.amount * scale),
         overdraft=round(body.overdraft * scale),
         period=body.period,
@@ -322,7 +323,7 @@ async def _submit_change(cluster: PlanLoop, event: AccountSet | AccountMoved, wh
 def _describe_account(event: AccountSet, body: AccountRequest) -> str:
     each = f" each {body.period}" if body.period else ""
     more = (f", overdraft {body.overdraft:g}" if body.overdraft else "") + (", closed" if body.closed else "")
-    return f"{event.name} {body.amount:g} {body.unit}{each}{more}" + (
+    return f"{event.name} {body.amount:g} {event.unit}{each}{more}" + (
         f": {body.reason}" if body.reason else ""
     )
 

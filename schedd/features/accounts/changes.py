@@ -35,10 +35,9 @@ def follow_changes(state: EngineState, event: str) -> None:
     due, book.due = book.due, {}
     everybody = _ALL in due
     rules = state.site.part(AccountSettings)
-    if rules.empty == "wait":
-        for name in list(book.accounts) if everybody else due:
-            if name in book.accounts:
-                _remove_unfunded(state, name, event)
+    for name in list(book.accounts) if everybody else due:
+        if name in book.accounts and (rules.empty == "wait" or book.accounts[name].closed):
+            _remove_unfunded(state, name, event)
     records = [
         record
         for record in state.records.values()
@@ -81,8 +80,9 @@ def _remove_unfunded(state: EngineState, name: str, event: str) -> None:
     ]
     waiting = [one for one in records if one.phase is Phase.WAITING and one.slot >= 0]
     waiting.sort(key=lambda one: plan.start(one.slot) if plan.state(one.slot) == PLANNED else FOREVER)
+    words = f"account {name} {'is closed' if account.closed else 'has too little'}"
     while waiting and (book.available(name) < 0 or account.closed):
-        replan(state, state.records[waiting.pop().id], event, Cause.ADMIN, f"account {name} has too little")
+        replan(state, state.records[waiting.pop().id], event, Cause.ADMIN, words)
 
 
 def _begin_periods(state: EngineState) -> None:

@@ -73,7 +73,7 @@ def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
             set_rank(state, record)
         return None
     book.release(job)
-    if rules.empty == "last":
+    if rules.empty == "last" and not account.closed:
         book.poor[job] = None
         if not was_poor:
             set_rank(state, record)
@@ -290,8 +290,11 @@ def _charge(
 
 
 def _find_charge(book: AccountBook, job: str, times: tuple[int, int]) -> tuple[int, int, int] | None:
-    """Return the charge of a run: its times and its cost; None: it was not charged."""
-    return next((one for one in book.runs.get(job, ()) if _is_same_run(one, *times)), None)
+    """Return the charge of a run: its times and its cost; None: it was not charged. Of several the one that
+    overlaps most: the next run of a job may begin in the second in which the clocks differ.
+    """
+    found = [one for one in book.runs.get(job, ()) if _is_same_run(one, *times)]
+    return max(found, key=lambda one: min(one[1], times[1]) - max(one[0], times[0]), default=None)
 
 
 def _is_same_run(run: tuple[int, int, int], start: int, end: int) -> bool:

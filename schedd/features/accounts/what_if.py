@@ -27,7 +27,7 @@ def wait_in_what_if(
     # A question names an owner at most: of a job that is in no queue, account, project and group are unknown.
     known = bool(facts.owner) if account is not None else bool(name or instead_of)
     wait = wait_for_account(rules, account, facts) if known else None
-    if account is None or wait is not None or rules.empty != "wait":
+    if account is None or wait is not None or (rules.empty != "wait" and not account.closed):
         return wait
     available = account.balance + account.overdraft - book.held.get(account.name, 0)
     other = published_record(published, instead_of) if instead_of else None

@@ -33,8 +33,12 @@ def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
     usage, tree = _usage(state), share_tree(state)
     if usage is not None and tree is not None:
         charged = _charged_run(state, tree, record, max(end, record.run.started))
-        for facts in charged_jobs(state, record):
-            usage.record(replace(charged, owner=tree.names(facts)))
+        jobs = charged_jobs(state, record)
+        if not any(facts is record.facts for facts in jobs):
+            usage.record(replace(charged, rate=0))  # the wait is its owner's, whoever is charged
+        for facts in jobs:
+            other = replace(charged, owner=tree.names(facts), waited=0)
+            usage.record(charged if facts is record.facts else other)
 
 
 def forget_old_usage(state: EngineState) -> None:

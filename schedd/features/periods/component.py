@@ -4,7 +4,7 @@ from typing import Final
 
 from schedd.engine.component.declaration import Component
 from schedd.features.periods.rules import enter_period, follow_time, next_change, restore_policy
-from schedd.features.periods.state import PeriodState
+from schedd.features.periods.state import PeriodState, examine_again
 
 COMPONENT: Final = Component(
     name="periods",
@@ -15,4 +15,5 @@ COMPONENT: Final = Component(
     site_changed=enter_period,
     time_passed=follow_time,
     next_wake=next_change,
+    clock_set_back=examine_again,
 )

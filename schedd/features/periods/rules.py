@@ -39,6 +39,7 @@ def enter_period(state: EngineState) -> None:
 def restore_policy(state: EngineState) -> None:
     """Put the policy of the known period in force, after the state was restored."""
     part, site = period_state(state), state.settings.site
+    state.idle_hooks = None
     period = site.part(PeriodSettings).sets.get(part.name)
     if period is None:  # there is none, or the settings are others, which are applied next
         state.site = site

@@ -10,10 +10,15 @@ from schedd.plan.schema import NUMBER, declared
 class PeriodState:
     """The component's part of the engine's state."""
 
-    name: str = declared(NUMBER, default="")
+    name: str = declared(NUMBER, default="", carried=True)
     """The present period; empty: none."""
-    until: int = declared(NUMBER, default=0)
+    until: int = declared(NUMBER, default=0, carried=True)
     """When another one may begin, in seconds since the epoch; 0: the site has no periods."""
+
+
+def examine_again(part: PeriodState, now: int, _: int) -> None:
+    """Find the present period again, after the clock was set back."""
+    part.until = min(part.until, now)
 
 
 def period_state(state: EngineState) -> PeriodState:

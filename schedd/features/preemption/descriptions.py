@@ -93,9 +93,10 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
             and (percent := round(100 * known.risk(left))) > 0
         ):
             found.append(f"a risk of {percent} % of being preempted before its end, by the past week's rate")
-    elif record.id in known.preempted and record.phase is not Phase.RUNNING:
-        when = format_moment(known.preempted[record.id])
-        found.append(f"it was preempted at {when}, and its work is lost")
+    elif record.id in known.ended and record.phase is not Phase.RUNNING:
+        method, when = known.ended[record.id], format_moment(known.preempted[record.id])
+        after = "its work is lost" if method == "requeue" else "goes on from its checkpoint"
+        found.append(f"it was {_VERBS[method][2]} at {when}, and {after}")
     elif record.phase is Phase.WAITING and (risk := delay_risk(published, record.facts, False)) is not None:
         wait = max(0, int(published.starts[record.slot]) - published.as_of) if record.slot >= 0 else 0
         percent = round(100 * risk.chance(wait))

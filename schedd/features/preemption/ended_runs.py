@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.features.preemption.candidates import may_be_preempted
+from schedd.features.preemption.candidates import lost_work, may_be_preempted
 from schedd.features.preemption.risks import note_run_end
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption, PreemptionState, Victim, preemption_state
@@ -21,6 +21,8 @@ def charged_jobs(state: EngineState, record: JobRecord) -> Sequence[JobFacts] | 
     charged = state.site.part(PreemptionSettings).charged
     if charged == "owner" or record.id not in state.records or not is_being_preempted(state, record):
         return None
+    if _is_checkpointed(preemption_state(state), record):
+        return None  # its work is not lost
     for one in preemption_state(state).planned.values() if charged == "preemptor" else ():
         preemptor = state.records.get(one.preemptor)
         if preemptor is not None and has_victim(one, record):
@@ -42,6 +44,7 @@ def count_run(state: EngineState, record: JobRecord, at: int) -> None:
     """Count a run that ended: the work lost by a preemption, and the rate of preemptions."""
     part, settings = preemption_state(state), state.site.part(PreemptionSettings)
     part.counted.pop(record.id, None)
+    part.ended.pop(record.id, None)
     if not may_be_preempted(state, settings, record.facts):
         return
     preempted = record.id in state.records and is_being_preempted(state, record)  # else it has ended
@@ -49,8 +52,9 @@ def count_run(state: EngineState, record: JobRecord, at: int) -> None:
     if preempted:
         part.count += 1
         seconds = record.run.computed_s(at)
-        checkpointed = _is_checkpointed(part, record)
-        part.lost += 0 if checkpointed else sum(share.cpus for share in record.facts.shares) * seconds
+        part.ended[record.id] = "checkpoint" if _is_checkpointed(part, record) else "requeue"
+        cpus = sum(share.cpus for share in record.facts.shares)
+        part.lost += lost_work(part.ended[record.id], cpus, seconds)
 
 
 def _is_checkpointed(part: PreemptionState, record: JobRecord) -> bool:

@@ -66,6 +66,14 @@ def still_runs(state: EngineState, victim: Victim) -> bool:
     return record.facts.state != "S"
 
 
+def _runs_on(state: EngineState, victim: Victim) -> bool:
+    """Return whether a victim still runs, or is suspended by others: then it holds its resources, too."""
+    record = state.records.get(victim.job)
+    if record is None or record.phase is not Phase.RUNNING or record.run.started != victim.started:
+        return False
+    return victim.job not in preemption_state(state).suspended
+
+
 def follow_preemptions(state: EngineState, event: str) -> None:
     """Follow each preemption after a batch: end it, undo it, or wait longer for its victims."""
     part = preemption_state(state)
@@ -104,6 +112,8 @@ def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
         undo_preemption(state, one, event, Cause.OVERRUN, "the preemptor lost its place")
     elif any(state.plan.end(run.slot) != one.start for run in runs):
         undo_preemption(state, one, event, Cause.OVERRUN, "a job to be preempted for it was altered")
+    elif any(_runs_on(state, victim) and not still_runs(state, victim) for victim in one.victims):
+        undo_preemption(state, one, event, Cause.OVERRUN, "a job to be preempted for it was suspended")
     elif not runs:
         undo_preemption(state, one, event, Cause.FREED, describe_freed_nodes(one))
     elif one.asked < 0 and not _is_permitted(state, one):
@@ -219,7 +229,7 @@ def _extend_runs(state: EngineState, one: PlannedPreemption, event: str, words: 
     extended = []
     for victim in one.victims:
         record = state.records.get(victim.job)
-        if record is None or not still_runs(state, victim) or state.plan.state(record.slot) != FIXED:
+        if record is None or not _runs_on(state, victim) or state.plan.state(record.slot) != FIXED:
             continue
         if state.plan.end(record.slot) != one.start:
             continue  # the server described it again
@@ -235,7 +245,7 @@ def leave_preemption(state: EngineState, key: str) -> None:
     """Undo the preemption of a job that has no place in the plan any more."""
     one = preemption_state(state).planned.get(key)
     if one is not None:
-        restore_victims(state, one, "clock", "the preemptor does not wait any more")
+        restore_victims(state, one, state.at_event, "the preemptor does not wait any more")
 
 
 def _note_refusals(state: EngineState, one: PlannedPreemption) -> None:

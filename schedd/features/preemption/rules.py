@@ -64,7 +64,7 @@ def note_preemptor(state: EngineState, record: JobRecord) -> None:
     """Note a possible preemptor that is about to be placed; an earlier preemption is undone first."""
     part = preemption_state(state)
     if record.id in part.planned:
-        restore_victims(state, part.planned[record.id], "clock", "the preemptor is planned again")
+        restore_victims(state, part.planned[record.id], state.at_event, "the preemptor is planned again")
     settings = preemption_settings(state)
     if not settings.preemptors.is_empty and is_preemptor(state, settings, record.facts):
         part.waiting[record.id] = None
@@ -330,6 +330,7 @@ def _forget_order(part: PreemptionState, job: str) -> None:
     """Forget the order to end a run, which goes on."""
     part.preempted.pop(job, None)
     part.ordered.pop(job, None)
+    part.ended.pop(job, None)
     part.away.pop(job, None)
     part.suspending.pop(job, None)
 
@@ -339,7 +340,7 @@ def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
     part = preemption_state(state)
     forget_suspension(state, event.job_id)
     times = (part.waiting, part.tried, part.preempted, part.ordered, part.refused, part.counted)
-    for known in (*times, part.away, part.suspending, part.checkpoints):
+    for known in (*times, part.away, part.ended, part.suspending, part.checkpoints):
         known.pop(event.job_id, None)
 
 
@@ -348,6 +349,7 @@ def forget_past(state: EngineState) -> None:
     part, oldest = preemption_state(state), state.now - max(preemption_settings(state).rest, 3_600)
     part.preempted = {job: at for job, at in part.preempted.items() if at > oldest}
     part.ordered = {job: started for job, started in part.ordered.items() if job in part.preempted}
+    part.ended = {job: method for job, method in part.ended.items() if job in part.preempted}
     part.refused = {job: at for job, at in part.refused.items() if at > oldest}
     given_up = (
         state.now - state.settings.decision_expiry - preemption_settings(state).grace - GIVEN_UP_AFTER_S
@@ -378,14 +380,18 @@ def next_step(state: EngineState) -> int:
     part = preemption_state(state)
     if not (part.planned or part.waiting):
         return max(state.now + 1, next_resume(state)) if part.suspended else FOREVER
-    lead = preemption_settings(state).lead
+    idle = state.policy is not None or bool(state.halted)  # none is ordered, and no job is examined
+    lead = 0 if idle else preemption_settings(state).lead
     found = [one.start - (lead if one.asked < 0 else 1) for one in part.planned.values()]
-    found += [
-        part.tried.get(job, state.now) + _EXAMINED_EVERY_S for job in part.waiting if job not in part.planned
-    ]
+    if not idle:
+        found += [
+            part.tried.get(job, state.now) + _EXAMINED_EVERY_S
+            for job in part.waiting
+            if job not in part.planned
+        ]
     if part.suspended:
         found.append(next_resume(state))
-    return max(state.now + 1, min(found))
+    return max(state.now + 1, min(found, default=FOREVER))
 
 
 # ---- what readers see ---------------------------------------------------------------------------

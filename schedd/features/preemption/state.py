@@ -124,6 +124,8 @@ class PreemptionState:
     """By job: its run that is suspended for a preemptor."""
     checkpoints: dict[str, str] = declared(_TEXTS, make=dict, carried=True, lasting=True)
     """By job: the open decision to checkpoint it. Until its outcome is known, the job may be left on hold."""
+    ended: dict[str, PreemptionMethod] = declared(_TEXTS, make=dict, carried=True)
+    """By job in ``preempted``: the method that ended its last run."""
     refused: dict[str, int] = declared(NAMES, make=dict, carried=True)
     """By job: when its preemption was refused."""
     count: int = declared(NUMBER, default=0, carried=True, lasting=True)  # runs that were preempted
@@ -158,6 +160,7 @@ class PublishedPreemptions:
     by_preemptor: Mapping[str, PlannedPreemption]
     by_victim: Mapping[str, PlannedPreemption]
     preempted: Mapping[str, int]
+    ended: Mapping[str, PreemptionMethod]
     refused: Mapping[str, int]
     suspended: Mapping[str, SuspendedRun]
     count: int
@@ -176,7 +179,7 @@ class PublishedPreemptions:
         return 1.0 - exp(-self.rate * max(0, seconds))
 
 
-_NONE: Final = PublishedPreemptions({}, {}, {}, {}, {}, 0, 0, 0.0)
+_NONE: Final = PublishedPreemptions({}, {}, {}, {}, {}, {}, 0, 0, 0.0)
 
 
 def limit_moments(part: PreemptionState, now: int, _: int) -> None:
@@ -206,6 +209,7 @@ def published_preemptions(state: EngineState) -> PublishedPreemptions:
         dict(part.planned),
         by_victim,
         dict(part.preempted),
+        dict(part.ended),
         dict(part.refused),
         dict(part.suspended),
         part.count,

@@ -216,7 +216,9 @@ def next_resume(state: EngineState) -> int:
         if one.returns < 0:
             continue
         again = one.asked + _ASKED_EVERY_S if one.asked >= 0 else 0
-        found = min(found, max(one.returns, one.retry, again))
+        moment = max(one.returns, one.retry, again)
+        if moment > state.now or not state.halted:  # the end of a halt is an event
+            found = min(found, moment)
     return found
 
 

@@ -35,6 +35,7 @@ _PREEMPTION: Final[dict[str, Any]] = {
     "release_time": 20,
     "gain": 10,
 }
+_WINDOWS: Final = [f"2023-11-14T22:{at}5:00/2023-11-14T22:{at}9:00 FREQ=DAILY UTC" for at in range(1, 6)]
 _TABLES: Final[dict[str, tuple[Any, ...]]] = {
     "qos": (_QOS, {**_QOS, "unknown": "ignore", "default": ""}),
     "partitions": (_PARTITIONS, {"sets": {"left": {"nodes": ["n1"]}}, "default": ["left"]}),
@@ -88,6 +89,10 @@ _TABLES: Final[dict[str, tuple[Any, ...]]] = {
     "fair_share": ({}, {"interval": 600, "decay": 0.5, "charge_qos": {"high": 2}}),
     "accounts": ({"by": "user", "unknown": "run"}, {"by": "group", "empty": "last"}),
     "bookings": ({"most": 3, "cost": 0.5}, {"most": 1, "order": "lff"}),
+    "periods": (
+        {"sets": {"odd": {"windows": _WINDOWS, "tables": {"preemption": _PREEMPTION, "classes": {}}}}},
+        {"sets": {"odd": {"windows": _WINDOWS, "tables": {"formula": {"expression": "ncpus"}}}}},
+    ),
     "node_choice": ({"prefer": {"big": -5}}, {"expression": "cpus", "arrange": "spread"}),
     "node_trials": ({"pause": 60, "walltime": 300},),
     "placement": ("best_gap_edf", "first_gap"),

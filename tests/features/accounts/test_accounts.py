@@ -281,6 +281,37 @@ def test_jobs_with_a_closed_account_wait_and_running_jobs_are_charged() -> None:
     assert site.start("2") == 100
 
 
+def test_jobs_with_a_closed_account_wait_also_where_empty_accounts_go_last() -> None:
+    site = AccountCluster(nodes=1, empty="last")
+    site.set_account(amount=600)
+    for job in ("1", "2", "3"):
+        site.submit(job, "1:ppn=4", 100, account="phys")
+    assert (site.start("2"), site.start("3")) == (100, 200)
+    site.set_account(amount=600, closed=True)
+    site.submit("4", "1:ppn=4", 100, account="phys")
+    closed = "budget: account phys, which is closed"
+    assert {site.wait_reason(job) for job in ("2", "3", "4")} == {closed}
+    facts = replace(site.server.jobs["4"], id="")
+    fork = fork_plan(site.engine.state, publish_snapshot(site.engine.state))
+    assert isinstance(fork.what_if(facts, site.server.now).answer, WaitingFor)
+    site.set_account(amount=600)
+    assert (site.start("2"), site.start("4")) == (100, 300)
+
+
+def test_a_logged_run_corrects_its_own_charge_and_not_that_of_the_run_before() -> None:
+    site = AccountCluster(nodes=1)
+    site.set_account(amount=100_000)
+    site.submit("1", "1:ppn=4", 1_000, account="phys")
+    site.at(500)
+    site.send(*site.server.requeue("1"))
+    site.at(1_500)
+    assert site.balance() == 100_000 - 4 * 1_500
+    shares = (ShareFacts("n1", 4),)
+    run = RunFacts(id="1", owner="ann@login", account="phys", start=T + 499, end=T + 1_499, shares=shares)
+    site.send(RunsRead(id=site.server.event_id(), time=site.server.now, runs=(run,), until=site.server.now))
+    assert site.balance() == 100_000 - 4 * 1_500
+
+
 def test_deleted_or_held_job_releases_its_held_amount() -> None:
     site = AccountCluster(nodes=1)
     site.set_account(amount=1000)

@@ -76,6 +76,13 @@ def test_invalid_transfer_is_refused_and_changes_nothing(
     assert get(accounts, "/accounts")["accounts"] == before
 
 
+def test_an_account_in_money_keeps_its_unit_if_none_is_given(accounts: TestClient) -> None:
+    accounts.put(f"{MAIN}/accounts/lab", json={"amount": 7, "unit": "money"})
+    accounts.put(f"{MAIN}/accounts/lab", json={"amount": 8})
+    (lab,) = [one for one in get(accounts, "/accounts")["accounts"] if one["name"] == "lab"]
+    assert (lab["unit"], lab["amount"]) == ("CZK", 8)
+
+
 @pytest.mark.parametrize(
     ("name", "body", "said"),
     [

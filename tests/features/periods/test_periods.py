@@ -11,9 +11,10 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.periods.rules import present_period
 from schedd.features.periods.settings import PeriodSettings
 from schedd.features.periods.state import period_state
+from schedd.features.preemption.state import preemption_state
 from schedd.model import FOREVER
 from schedd.service.settings.site import SiteSettings
-from schedd.wire import PolicyChanged, Run
+from schedd.wire import ClockSet, PolicyChanged, QueueFacts, Run
 from tests.engine.cluster import Cluster, T
 
 # The scenarios begin at 22:13:20.
@@ -107,6 +108,26 @@ def test_the_first_of_overlapping_periods_counts_and_each_edge_is_a_moment() -> 
     assert present_period(settings, eve_ends) == ("night", T + END)
     assert present_period(settings, T + END) == ("", T + BEGIN + 86_400)
     assert present_period(PeriodSettings(), T) == ("", 0)
+
+
+def test_a_period_ends_also_after_the_clock_was_set_back_and_the_plan_rebuilt() -> None:
+    cluster = cluster_with(SMALL_FIRST)
+    cluster.at(BEGIN + 100)
+    cluster.server.now -= 50
+    cluster.send(ClockSet(id="back", time=cluster.server.now), cluster.server.snapshot())
+    assert period_state(cluster.engine.state).name == "night"
+    cluster.at(END)
+    assert (cluster.engine.state.site.weights.size, period_state(cluster.engine.state).name) == (0.0, "")
+
+
+def test_features_that_only_a_period_uses_work_from_its_beginning() -> None:
+    preemption = {"preemptors": {"queues": ["urgent"]}, "targets": {"queues": ["batch"]}}
+    cluster = cluster_with({"windows": [NIGHT], "tables": {"preemption": preemption}})
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="urgent")))
+    cluster.submit("runs", "1:ppn=4", 50_000)
+    cluster.at(BEGIN + 10)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert list(preemption_state(cluster.engine.state).planned) == ["now"]
 
 
 def test_without_periods_there_is_no_moment() -> None:

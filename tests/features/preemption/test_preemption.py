@@ -609,20 +609,21 @@ def test_preemptors_and_targets_are_selected_by_qos() -> None:
 
 
 @pytest.mark.parametrize(
-    ("charged", "used"),
+    ("charged", "method", "used"),
     [
-        ("owner", {"ann": 4_000, "bob": 0}),
-        ("preemptor", {"ann": 0, "bob": 4_000}),
-        ("nobody", {"ann": 0, "bob": 0}),
+        ("owner", "requeue", {"ann": 4_000, "bob": 0}),
+        ("preemptor", "requeue", {"ann": 0, "bob": 4_000}),
+        ("nobody", "requeue", {"ann": 0, "bob": 0}),
+        ("preemptor", "checkpoint", {"ann": 4_000, "bob": 0}),
     ],
 )
-def test_lost_work_is_charged_to_the_chosen_party(charged: str, used: dict[str, int]) -> None:
-    cluster = Cluster(
-        site={"preemption": URGENT | {"charged": charged}, "fair_share": {"levels": ["user"], "shares": {}}}
-    )
+def test_lost_work_is_charged_to_the_chosen_party(charged: str, method: str, used: dict[str, int]) -> None:
+    settings = URGENT | {"charged": charged, "methods": [method]}
+    cluster = Cluster(site={"preemption": settings, "fair_share": {"levels": ["user"], "shares": {}}})
     cluster.send(*cluster.server.change_queue(QueueFacts(name="urgent")))
-    cluster.submit("long", "1:ppn=4", 10_000, owner="ann@x")
-    cluster.at(1_000)
+    cluster.submit("first", "1:ppn=4", 10, owner="zoe@x")
+    cluster.submit("long", "1:ppn=4", 10_000, owner="ann@x", checkpoint="c=10")
+    cluster.at(1_010)
     cluster.submit("now", "1:ppn=4", 100, queue="urgent", owner="bob@x")
     assert [one.job_id for one in cluster.decisions if isinstance(one, Preempt)] == ["long"]
     usage = fair_share_state(cluster.engine.state).usage
@@ -632,6 +633,7 @@ def test_lost_work_is_charged_to_the_chosen_party(charged: str, used: dict[str, 
     cluster.send(*cluster.server.requeue("long"))
     found = usage.decayed(tree, cluster.server.now)
     assert {name: round(sum(found.get((name,), (0,))[:1])) for name in used} == used
+    assert found["ann",][1] == 10, "her wait is hers, whoever pays"
 
 
 def random_events(cluster: PreemptingCluster, draw: random.Random, number_of_events: int = 70) -> None:
@@ -706,3 +708,25 @@ def test_random_events_break_no_invariant_and_no_promise_by_a_preemption(seed: i
 def test_wrong_settings_are_refused(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         site_policy({"preemption": wrong})
+
+
+def test_a_victim_that_an_administrator_suspends_keeps_its_nodes_in_the_plan() -> None:
+    cluster = PreemptingCluster(min_run=5_000)
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert (cluster.planned("now"), cluster.start("now")) == (["long"], 5_020)
+    cluster.send(*cluster.server.suspend("long"))
+    assert (cluster.planned("now"), cluster.start("now")) == ([], 10_000)
+    cluster.at(6_000)
+    assert cluster.alerts("no_room") == []
+
+
+@pytest.mark.parametrize("policy", ["conservative", "easy"])
+def test_preemptors_wake_nobody_while_none_can_be_examined(policy: str) -> None:
+    cluster = PreemptingCluster(min_run=50_000, more={"policy": policy})
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    cluster.engine.pause("maintenance")
+    cluster.server.now += 200
+    cluster.send()
+    assert (cluster.engine.next_wake or 0) - cluster.server.now > 1

@@ -164,6 +164,9 @@ def test_method_is_the_first_one_that_the_job_permits(
     assert [one.method for one in cluster.orders()] == ([method] if method else [])
     lost = preemption_state(cluster.engine.state).lost
     assert lost == (4_000 if method == "requeue" else 0)
+    after = {"requeue": "its work is lost", "checkpoint": "goes on from its checkpoint"}.get(method, "")
+    assert after in cluster.view("long").why
+    assert ("is lost" in cluster.view("long").why) == (method == "requeue")
 
 
 def test_suspended_job_goes_on_early_if_its_preemptor_ends_early() -> None:
