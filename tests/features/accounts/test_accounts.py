@@ -295,7 +295,7 @@ def test_jobs_with_a_closed_account_wait_also_where_empty_accounts_go_last() -> 
     fork = fork_plan(site.engine.state, publish_snapshot(site.engine.state))
     assert isinstance(fork.what_if(facts, site.server.now).answer, WaitingFor)
     site.set_account(amount=600)
-    assert (site.start("2"), site.start("4")) == (100, 300)
+    assert sorted([site.start("2") or 0, site.start("3") or 0, site.start("4") or 0]) == [100, 200, 300]
 
 
 def test_a_logged_run_corrects_its_own_charge_and_not_that_of_the_run_before() -> None:
