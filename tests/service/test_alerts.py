@@ -2,6 +2,7 @@
 
 from schedd.engine.facts.alerts import FADES
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.promises_at_risk import PromisesAtRisk
 from schedd.wire import JobStarted, PlanningHeld, ShareFacts, Snapshot
 from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
 from tests.waits import WAIT_S
@@ -81,3 +82,18 @@ def test_followers_are_woken_only_by_alert_changes() -> None:
         clock.moment += FADES
         loop.alerts.update()
         assert rung == [1, 0]
+
+
+def test_reading_alerts_changes_nothing_and_a_batch_ends_the_risk_of_a_reload() -> None:
+    with planner() as loop:
+        loop.submit([job("1")]).result(WAIT_S)
+        loop.reload_risk = risk = PromisesAtRisk(frozenset({"1"}), "1 promise put at risk, of ann (1)")
+        loop.alerts.update()
+        (alert,) = loop.alerts.current
+        assert alert.text == "settings changed by a reload: 1 promise put at risk, of ann (1)"
+        loop.reload_risk = settled = PromisesAtRisk(frozenset({"2"}), risk.text)
+        loop.alerts.update()
+        assert (loop.alerts.current, loop.reload_risk) == ((), settled)
+        loop.submit([node("n2")]).result(WAIT_S)
+        loop.call_between_batches(lambda _: None).result(WAIT_S)
+        assert loop.reload_risk is None

@@ -133,6 +133,7 @@ class DaemonLauncher:
 
     def close(self) -> None:
         """End the launcher."""
+        self._process_lock.close()
         self._requests.close()
         self._process.wait()
 

@@ -55,9 +55,13 @@ def _differ(before: JobFacts, facts: JobFacts) -> bool:
     return before is not facts and bool(_DESCRIBED(before) != _DESCRIBED(facts))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class EngineState(StateContents):
     """What the engine knows, and how it changes."""
+
+    def __repr__(self) -> str:
+        """In brief: messages of failed tests would have thousands of values otherwise."""
+        return f"<EngineState at {self.now}: {len(self.records)} jobs, {len(self.plan.nodes)} nodes>"
 
     @classmethod
     def empty(cls, settings: EngineSettings, now: int) -> "EngineState":

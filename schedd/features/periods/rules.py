@@ -25,6 +25,7 @@ def present_period(settings: PeriodSettings, now: int) -> tuple[str, int]:
             for begin, end in occurrences(Recurrence.parse(text), now, until):
                 if begin <= now < end:
                     found = found or name
+                # The next begin or end of any window, also of periods that come later.
                 until = min(until, *(edge for edge in (begin, end, until) if edge > now))
     return found, until
 

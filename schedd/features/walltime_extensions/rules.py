@@ -76,8 +76,8 @@ def note_run(state: EngineState, before: JobRecord | None, record: JobRecord) ->
     if not _may_be_extended(state, record, one):
         part.due.pop(record.id, None)
         return
-    begin = record.run_end(state.now) - extension_settings(state).before
-    part.due[record.id] = moment = max(begin, one.again if one is not None else 0)
+    before_end = record.run_end(state.now) - extension_settings(state).before
+    part.due[record.id] = moment = max(before_end, one.again if one is not None else 0)
     part.first = min(part.first, moment)
 
 

@@ -248,6 +248,7 @@ class PlanLoop(PlannerCondition):
             deliveries = self._inbox.next_deliveries()
             if deliveries:
                 self._handle_deliveries(deliveries)
+                self._forget_settled_risk()
             elif self._is_wake_time_reached():
                 self._planner.handle_batch(())
             self._busy_since = 0.0
@@ -354,6 +355,12 @@ class PlanLoop(PlannerCondition):
             for delivery in deliveries:
                 if not delivery.answer.done():
                     delivery.answer.set_exception(PlannerStopped("the planner stopped over these events"))
+
+    def _forget_settled_risk(self) -> None:
+        """Close the alert about the latest reload for good when no job waits whose promise was at risk."""
+        risk = self.reload_risk
+        if risk is not None and not self._waits(risk):
+            self.reload_risk = None
 
     def _set_paused(self, paused: str) -> int:
         self.check_leads()

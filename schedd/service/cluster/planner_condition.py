@@ -228,16 +228,15 @@ class PlannerCondition(ABC):
         return {kind: why for kind, why in found.items() if why}
 
     def _describe_reload_risk(self) -> str:
-        """Return the owners of promises that the latest reload put at risk; "" once no such job waits."""
+        """Return the owners of promises that the latest reload put at risk; "" if no such job waits."""
         risk = self.reload_risk
-        if risk is None:
-            return ""
+        return f"settings changed by a reload: {risk.text}" if risk is not None and self._waits(risk) else ""
+
+    def _waits(self, risk: PromisesAtRisk) -> bool:
+        """Whether any job whose promise is at risk still waits."""
         published = self._publisher.latest
         records = (published_record(published, job) for job in risk.jobs)
-        if not any(one is not None and one.phase in _WAITING for one in records):
-            self.reload_risk = None
-            return ""
-        return f"settings changed by a reload: {risk.text}"
+        return any(one is not None and one.phase in _WAITING for one in records)
 
     def _ring(self) -> None:
         self.feed.signal.notify()
