@@ -236,9 +236,7 @@ def node_facts(
                 amounts[types.spelled(resource)] = count
             elif not types.is_amount(resource):
                 properties += tags(resource, text, types)
-    properties += [
-        f"{RESERVATION}={one.strip().partition('.')[0]}" for one in values.get("resv", "").split(",") if one
-    ]
+    properties += [f"{RESERVATION}={one.partition('.')[0]}" for one in reservations_of(values)]
     get = values.get
     if (sharing := get("sharing", SHARED)) != SHARED:
         properties.append(f"sharing={sharing}")
@@ -255,6 +253,11 @@ def node_facts(
         properties=tuple(properties),
         unusable=unusable,
     )
+
+
+def reservations_of(values: Values) -> list[str]:
+    """Return the names of the reservations of a vnode."""
+    return [one.strip() for one in values.get("resv", "").split(",") if one.strip()]
 
 
 def tags(resource: str, text: str, types: ResourceTypes) -> list[str]:

@@ -30,6 +30,7 @@ from server_adapter.servers.openpbs.facts import (
     UNUSABLE,
     is_exclusive,
     node_facts,
+    reservations_of,
     vnode_state,
 )
 
@@ -476,9 +477,7 @@ def _merge_texts(
             is_word = parse_amount(resource, text, types) is None and not types.is_amount(resource)
             if is_word or types.is_level(resource):
                 found[key] = list(dict.fromkeys([*found.get(key, []), *map(str.strip, text.split(","))]))
-    reserved = [
-        one.strip() for vnode in vnodes for one in vnode.values.get("resv", "").split(",") if one.strip()
-    ]
+    reserved = [one for vnode in vnodes for one in reservations_of(vnode.values)]
     if reserved:
         found["resv"] = list(dict.fromkeys(reserved))
     values = {key: ",".join(texts) for key, texts in found.items()}

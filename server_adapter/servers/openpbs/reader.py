@@ -135,6 +135,7 @@ class OpenPBSReader:
         self._looked_at = 0
         self.partition = ""  # the partition of the last reading; empty for the default scheduler
         self.queues: frozenset[str] | None = None  # the queues of the last reading; None before the first
+        self.reservations: frozenset[str] | None = None  # the names in the last full reading; None before it
         self.hosts = NO_HOSTS
         """The hosts planned as one node in the last reading,"""
         self.vnodes: Mapping[str, list[DescribedObject]] = {}  # and their vnodes then
@@ -158,6 +159,7 @@ class OpenPBSReader:
         listed = await self._jobs.read()
         objects = replace(objects, reservations=await self._describe(RESERVATIONS))
         state = await self._state(objects, listed, [])
+        self.reservations = frozenset(one.name for one in objects.reservations)
         self._objects = objects
         return state
 

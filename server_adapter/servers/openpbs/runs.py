@@ -36,6 +36,7 @@ from server_adapter.servers.openpbs.facts import (
     is_over,
     job_facts,
     node_facts,
+    reservations_of,
     vnode_use,
 )
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts
@@ -122,15 +123,18 @@ class OpenPBSStarter:
         asynchronous: bool,
         queues: Callable[[], Collection[str] | None] = lambda: None,
         hosts: Callable[[], Hosts] = lambda: NO_HOSTS,
+        reservations: Callable[[], Collection[str] | None] = lambda: None,
         walltimes: DecidedWalltimes | None = None,
     ) -> None:
         """`queues` are the queues of this scheduler; None before the first reading: all.
 
-        `hosts` are the hosts that are planned as one node. `walltimes` survive a restart if they have a file.
+        `hosts` are the hosts that are planned as one node. `reservations` are those of the last full
+        reading; None before it. `walltimes` survive a restart if they have a file.
         """
         self._borrow = borrow
         self._queues = queues
         self._hosts = hosts
+        self._reservations = reservations
         self._asynchronous = asynchronous
         self._waiting: dict[int, Run] = {}
         self._walltimes = DecidedWalltimes() if walltimes is None else walltimes
@@ -249,6 +253,12 @@ class OpenPBSStarter:
         if check.verdict is not RunVerdict.RUN:
             return _Checked(check, values)
         vnodes = [view.vnodes[name] for name in self._names(run) if name in view.vnodes]
+        known = self._reservations()
+        fresh = {name for one in vnodes for name in reservations_of(one.values)}.difference(known or ())
+        if known is not None and fresh:
+            # `pbs_rsub --hosts` confirms its reservation itself and does not call the scheduler.
+            reason = f"reservation {min(fresh)} was made since the last reading"
+            return _Checked(RunCheck(RunVerdict.REFUSE, reason), values)
         types = self._hosts().types
         nodes = {node.name: node for node in self._hosts().nodes(vnodes)}
         facts = {name: node_facts(name, one.values, types=types) for name, one in nodes.items()}

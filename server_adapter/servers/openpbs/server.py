@@ -126,6 +126,7 @@ class OpenPBSServer(ComposedServer):
             asynchronous=settings.run.asynchronous,
             queues=lambda: self._reader.queues,
             hosts=lambda: self._reader.hosts,
+            reservations=lambda: self._reader.reservations,
             walltimes=DecidedWalltimes(settings.state_dir / WALLTIMES_FILE),
         )
         self._preemptions = OpenPBSPreemptionClient(

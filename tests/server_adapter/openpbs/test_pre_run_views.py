@@ -119,3 +119,23 @@ async def test_a_job_that_is_gone_is_refused_and_the_others_run(tmp_path: Path) 
         outcomes, _ = await at_once(site, tmp_path, j1="n1", j2="n1", j3="n1")
     assert [one.accepted for one in outcomes] == [True, False, True]
     assert "gone" in outcomes[1].text
+
+
+async def test_a_reservation_made_since_the_last_reading_keeps_its_vnodes(tmp_path: Path) -> None:
+    """`pbs_rsub --hosts` confirms its reservation itself: nobody calls the scheduler (seen with 23.06.06)."""
+    values = QUEUED | {"schedselect": "1:ncpus=2", "Resource_List.select": "1:ncpus=2"}
+    site = Site(jobs={"1.s": values})
+    async with site.peer.listening():
+        server = site.make_server(tmp_path)
+        await server.become_scheduler(lambda _: None)
+        decision = run("1.s", (await server.read()).jobs["1.s"].version, ShareFacts("n1", 2, 0))
+        about = {"reserve_state": "2", "reserve_start": "5000", "reserve_end": "6000", "queue": "M7"}
+        site.reservations["M7.s"] = about | {"resv_nodes": "(n1:ncpus=4)"}
+        site.nodes["n1"]["resv"] = "M7.s"
+        refused = await server.run(decision, lambda: None)
+        assert refused.text == "reservation M7.s was made since the last reading"
+        assert not refused.accepted
+        assert not refused.busy
+        await server.read()  # the daemon knows it now, and the job may end before it
+        assert (await server.run(decision, lambda: None)).accepted
+        await server.close()
