@@ -119,7 +119,7 @@ class PollSettings(Section):
     """How often the server is polled."""
 
     interval: Time = 5.0
-    """Longest time between two polls."""
+    """Longest time between two polls. If they are short, every fifth of it."""
     gap: Time = 0.02
     """Shortest time between two polls. It is never shorter than the last poll took."""
     snapshot: Time = 600.0

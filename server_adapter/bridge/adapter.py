@@ -348,7 +348,7 @@ class Adapter:
             self._requests.note_failure()
             raise
         if whole:
-            self._requests.note_full_reading()
+            self._requests.note_full_reading(time.monotonic() - began)
         now = int(self._clock())
         # 2. Compare with the last reading, and report to the daemon.
         await asyncio.sleep(0)

@@ -8,13 +8,17 @@ from typing import Final
 from server_adapter.bridge.server import ReadScope
 
 _STARTED_AFTER_S: Final = 0.4  # until most accepted runs have started
+_READING_SHARE: Final = 0.05  # of the time, for full readings that nothing has requested
+_SHORTEST: Final = 0.2  # of the interval, between two of them
 
 
 class ReadingRequests:
-    """Gathers requests until the next reading; a full one is due every `interval` seconds."""
+    """Gathers requests until the next reading. A full one is due after `interval` seconds at the latest, and
+    sooner if it is short: a server tells nobody of `qalter`, `qhold`, or `pbs_rsub --hosts`.
+    """
 
     def __init__(self, interval: float) -> None:
-        self._interval = interval
+        self._interval = self._pause = interval
         self._requested = asyncio.Event()
         self._scope: ReadScope | None = None  # requested since the start of the last reading
         self._was_called = False
@@ -61,8 +65,10 @@ class ReadingRequests:
         """Make the next reading a full one."""
         self._scope = ReadScope.ALL
 
-    def note_full_reading(self) -> None:
+    def note_full_reading(self, took: float) -> None:
+        """Record the end of a full reading that took this number of seconds."""
         self.read_whole_at = time.monotonic()
+        self._pause = min(self._interval, max(took / _READING_SHARE, self._interval * _SHORTEST))
 
     def _until_full(self) -> float:
-        return max(0.0, self.read_whole_at + self._interval - time.monotonic())
+        return max(0.0, self.read_whole_at + self._pause - time.monotonic())
