@@ -328,6 +328,7 @@ def _job_facts(facts: JobFacts | RunFacts) -> JobFacts:
         group=facts.group,
         account=facts.account,
         project=facts.project,
+        shares=facts.shares,
     )
 
 

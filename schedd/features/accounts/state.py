@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any, Final, Literal
 
+from schedd.engine.facts.job_requests import BOOKING
 from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import FOUND, KEYS, NUMBER, FieldRule, declared
 from schedd.policy.accounts import Account
@@ -50,6 +51,13 @@ def _load_lines(saved: Iterable[Sequence[Any]]) -> "deque[LedgerLine]":
 _ACCOUNTS: Final = FieldRule(
     dict, lambda accounts: list(accounts.values()), _load_accounts, each=asdict, kind=Account
 )
+
+
+def _held_for_uses(holds: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
+    """Return what is held for bookings: jobs get their holds again when they are planned again."""
+    return {key: held for key, held in holds.items() if key.startswith(BOOKING)}
+
+
 _HOLDS: Final = FieldRule(
     dict,
     lambda holds: [[key, *held] for key, held in holds.items()],
@@ -68,7 +76,9 @@ class AccountBook:
     """The component's part of the engine's state. Amounts are in the account's smallest unit."""
 
     accounts: dict[str, Account] = declared(_ACCOUNTS, make=dict, carried=True, lasting=True)  # by name
-    holds: dict[str, tuple[str, int]] = declared(_HOLDS, make=dict)
+    holds: dict[str, tuple[str, int]] = declared(
+        _HOLDS, make=dict, carried=_held_for_uses, lasting=_held_for_uses
+    )
     """By job or booking: its account, and the amount that is held for it."""
     poor: dict[str, None] = declared(KEYS, make=dict)  # jobs with empty accounts: planned after all others
     entries: deque[LedgerLine] = declared(_LINES, make=deque, carried=True, lasting=True)
@@ -161,3 +171,4 @@ def published_accounts(state: EngineState) -> PublishedAccounts:
 def without_jobs(book: AccountBook) -> None:
     """The plan is rebuilt, so all jobs are to be examined again."""
     book.due = dict.fromkeys(book.accounts)
+    book.derive()

@@ -87,9 +87,12 @@ def owns_booking(known: EngineState | PlanSnapshot, facts: JobFacts, name: str) 
     return found is not None and _is_owners(found, facts.owner)
 
 
-def names_booking(state: EngineState, name: str) -> bool:
-    """Whether a known job names this booking."""
-    return any(read_advres(record.facts.resources) == name for record in state.records.values())
+def names_booking(state: EngineState, booking: Booking) -> bool:
+    """Whether a known job of its owner names this booking."""
+    return any(
+        read_advres(record.facts.resources) == booking.shown and _is_owners(booking, record.facts.owner)
+        for record in state.records.values()
+    )
 
 
 def find_transfer_booking(state: EngineState, transfer: str) -> Booking | None:
@@ -149,8 +152,10 @@ def _place_in_booking(state: EngineState, record: JobRecord, booking: Booking) -
     nodes = {node for node, _ in booking.held}
     begin = max(now, record.back_off.until)
     plan.set_ready(record.slot, begin)
+    others = _block_others(state, booking, begin)
     with plan.excluding([row for row, name in plan.node_names.items() if name not in nodes]):
         placed = plan.place(record.slot, now, begin + 1) >= 0
+    state.drop_slot(others)
     if placed and not _respects_booking(state, record, booking):
         plan.undo_place(record.slot)
         placed = False
@@ -158,6 +163,26 @@ def _place_in_booking(state: EngineState, record: JobRecord, booking: Booking) -
     booking_table(state)[booking.name] = replace(booking, slots=(), pieces=(), jobs=jobs)
     update_booking_slots(state, booking.name)
     return placed
+
+
+def _block_others(state: EngineState, booking: Booking, begin: int) -> int:
+    """Hold for a second what is free on the nodes of a booking and not its own, so that a job which starts
+    then finds only cores of the booking. Return the slot.
+    """
+    plan, used, takes = state.plan, _used_by_jobs(state, booking.jobs), []
+    for node, has in booking.held:
+        if node not in plan.node_rows:
+            continue
+        row = plan.node_rows[node]
+        amounts = [0] * len(plan.resource_columns)
+        taken = _sum([], used.get(node, []), len(amounts))
+        for column in (CPUS, GPUS):
+            own = max(0, has[column] - taken[column])
+            amounts[column] = max(0, int(plan.timeline(row).at(begin)[column]) - own)
+        takes.append(Take(row, 0, 1, tuple(amounts)))
+    slot = state.new_slot(_PIECE, 1)
+    plan.fix(slot, begin, takes)
+    return slot
 
 
 def _is_outside_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
@@ -175,15 +200,20 @@ def _respects_booking(state: EngineState, record: JobRecord, booking: Booking) -
     """Return whether the cores and gpus of a placed job and earlier ones are the booking's."""
     has = dict(booking.held)
     jobs = [*booking.jobs, *([] if record.id in booking.jobs else [record.id])]
+    return all(
+        node in has and amounts[column] <= has[node][column]
+        for node, amounts in _used_by_jobs(state, jobs).items()
+        for column in (CPUS, GPUS)
+    )
+
+
+def _used_by_jobs(state: EngineState, jobs: Iterable[str]) -> dict[str, list[int]]:
+    """Return what these jobs hold together, by node."""
     used: dict[str, list[int]] = {}
     for _, _, shares in _held_by_jobs(state, jobs):
         for node, amounts in shares:
             used[node] = _sum(used.get(node, []), amounts)
-    return all(
-        node in has and amounts[column] <= has[node][column]
-        for node, amounts in used.items()
-        for column in (CPUS, GPUS)
-    )
+    return used
 
 
 def _is_too_late(state: EngineState, record: JobRecord, booking: Booking) -> bool:
@@ -202,9 +232,9 @@ def reason_to_replan(state: EngineState, record: JobRecord) -> tuple[Cause, str]
             return Cause.RESERVATION, "its co-allocation does not start here"
         return None
     if _is_outside_booking(state, record, booking):
-        return Cause.RESERVATION, f"it runs only in reservation {booking.name}"
+        return Cause.RESERVATION, f"it runs only in reservation {booking.shown}"
     if _is_too_late(state, record, booking):
-        return Cause.OUTAGE, f"its reservation {booking.name} would end before its walltime is over"
+        return Cause.OUTAGE, f"its reservation {booking.shown} would end before its walltime is over"
     return None
 
 
@@ -217,7 +247,7 @@ class BookingConfinement:
     @property
     def missing_room(self) -> str:
         """What the job waits for when ``place`` found no room."""
-        return f"room in reservation {self.booking.name}"
+        return f"room in reservation {self.booking.shown}"
 
     @property
     def keeps_place(self) -> bool:
@@ -273,7 +303,7 @@ def slots_named(published: PlanSnapshot, name: str, caller: str) -> tuple[int, .
     """The slots of a booking that the caller has or made; None: there is none of this name."""
     bookings = published_bookings(published)
     booking = bookings.get(lookup_key(bookings, name, caller.partition("@")[0]))
-    if booking is None or caller not in (booking.event.owner, booking.event.by):
+    if booking is None or not {caller, caller.partition("@")[0]} & {booking.event.owner, booking.event.by}:
         return None
     return booking.slots
 

@@ -126,15 +126,16 @@ def read_booking_request(state: EngineState, booking: Booking) -> Request:
 
 
 def find_options(state: EngineState, new: Booking, request: Request) -> tuple[Option, ...]:
-    """Return places before and after the window, the nearest first."""
+    """Return places before and after the window that the site permits, the nearest first."""
     plan, now, window = state.plan, state.now, new.window
+    last = now + (HORIZON if new.event.transfer else state.site.part(BookingSettings).ahead - window.duration)
     slot = state.new_slot(request, window.duration)
     found: dict[int, Option] = {}
     try:
         after = max(now, window.ready, window.deadline - window.duration + 1)
         for _ in range(MAX_OPTIONS):
             plan.set_ready(slot, after)
-            start = plan.probe(slot, now, now + HORIZON)
+            start = plan.probe(slot, now, last + 1)
             if start < 0:
                 break
             found[start] = _option(window, start)

@@ -121,7 +121,7 @@ def _examine(state: EngineState, event: str) -> None:
         if booking.phase not in LIVE:
             if booking.since + _time_kept(booking) > now:
                 pass
-            elif booking.phase != "refused" and names_booking(state, name):
+            elif booking.phase != "refused" and names_booking(state, booking):
                 store_booking(state, booking)  # while the booking is known, its jobs run like any other
             else:
                 del booking_table(state)[name]
@@ -239,6 +239,8 @@ def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str
                 event, "reservation", f"no other nodes are free for reservation {name}: {words}", name
             )
         else:
-            moves = (*booking.moves, (state.now, booking.start, found[0].start))[-MAX_MOVES:]
+            moves = booking.moves
+            if found[0].start != booking.start:
+                moves = (*moves, (state.now, booking.start, found[0].start))[-MAX_MOVES:]
             booking_table(state)[name] = replace(bare, start=found[0].start, held=found[0].held, moves=moves)
         update_booking_slots(state, name)

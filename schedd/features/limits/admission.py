@@ -34,7 +34,7 @@ from schedd.policy.limits import (
     format_limit,
     strictest,
 )
-from schedd.wire import JobFacts
+from schedd.wire import JobFacts, ResourceTypes
 
 _MOVED_AT_ONCE: Final = 20  # jobs that are planned or removed in one batch because of such limits
 _ORDER: Final[tuple[Counted, ...]] = ("submitted", "eligible", "used")
@@ -235,6 +235,7 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
     if not state.site.tallied_limits:
         return
     part, wanted = limit_state(state), _limited_amounts(state, record)
+    _drop(part, record.id, [pool for pool in part.pools.get(record.id, ()) if pool not in wanted])
     for pool, amount in wanted.items():
         if part.limits[pool].counts == "eligible" and record.phase is Phase.RUNNING:
             _leave_pool(part, record.id, pool)
@@ -490,11 +491,13 @@ def wait_in_what_if(
     part = published.part(PublishedLimits)
     if not part.limits:
         return None
-    claim = make_claim(facts, understood, scopes=job_scopes(published, facts))
+    shared, types = published.copies.keys(), ResourceTypes(published.server.resources)
+    claim = make_claim(facts, understood, shared, types, job_scopes(published, facts))
     mine: dict[str, int] = {}
     other = published_record(published, instead_of) if instead_of else None
     if other is not None:
-        own = make_claim(other.facts, other.understood, scopes=job_scopes(published, other.facts))
+        scopes = job_scopes(published, other.facts)
+        own = make_claim(other.facts, other.understood, shared, types, scopes)
         planned = other.slot >= 0 and published.starts[other.slot] >= 0
         submitted = other.id not in part.unsubmitted
         mine = {

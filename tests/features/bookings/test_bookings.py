@@ -531,3 +531,51 @@ def test_job_does_not_wait_for_an_expired_booking() -> None:
     assert site.runs("1") == [3 * 86_400]
     site.at(7 * 86_400)
     assert "b" not in booking_table(site.engine.state)
+
+
+def test_offers_are_no_later_than_the_site_permits() -> None:
+    site = BookingCluster(nodes=1, rules={"ahead": 5_250})
+    site.submit("1", walltime=5_000)
+    found = site.book("b", within=(0, 500))
+    assert [one.end - T for one in found.options] == [5_100, 5_200]
+    site.perform_step("b", "accept", 2)
+    assert site.booking("b").start == T + 5_100
+
+
+def test_a_job_finds_the_cores_of_its_booking_next_to_free_ones_of_others() -> None:
+    site = BookingCluster(nodes=2)
+    site.book("b", "1:ppn=2+1:ppn=4", length=1_000)
+    site.at(1)
+    assert dict(site.booking("b").held).keys() == {"n1", "n2"}
+    for job, cores in (("wide", 4), ("narrow", 2)):
+        request = {"x.advres": "b"}
+        site.submit(job, f"1:ppn={cores}", 100, resources=request, owner="ann@x")
+    assert (site.start("wide"), site.start("narrow")) == (1, 1)
+    assert site.planned_node_names("wide") == ["n2"]
+
+
+def test_an_ended_booking_is_remembered_while_its_owners_jobs_name_it() -> None:
+    site = BookingCluster(nodes=1)
+    site.book("b", "1:ppn=1", within=(0, 500), owner="zoe")
+    site.book("b", "1:ppn=1", within=(0, 500), owner="ann")
+    assert list(booking_table(site.engine.state)) == ["b", "b~ann"]
+    site.submit("long", "1:ppn=4", 400_000, owner="zoe@x")
+    site.submit("1", "1:ppn=4", 100, resources={"x.advres": "b"}, owner="ann@x")
+    site.at(200_000)
+    assert list(booking_table(site.engine.state)) == ["b~ann"]
+    site.alter("1", state="H", holds="u")
+    site.alter("1", state="Q", holds="")
+    assert (site.start("1") or 0) > 400_000
+
+
+def test_the_price_of_a_booking_stays_held_when_the_plan_is_rebuilt() -> None:
+    site = BookingCluster(nodes=1, rules={"cost": 1.0}, site={"accounts": {"by": "user"}})
+    site.send(AccountSet(id="made", time=site.server.now, name="ann", amount=1_000))
+    site.book("b", "1:ppn=1", within=(300, 500))
+    site.at(100)
+    site.server.now -= 50
+    site.send(ClockSet(id="back", time=site.server.now), site.server.snapshot())
+    book = account_book(site.engine.state)
+    assert (book.available("ann"), book.accounts["ann"].charged) == (900, 0)
+    site.at(350)
+    assert account_book(site.engine.state).accounts["ann"].charged == 100

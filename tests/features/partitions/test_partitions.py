@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from schedd.engine import Engine
 from schedd.engine.component.job_hooks import charge_factor
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.accounts.state import account_book
 from schedd.features.partitions import rules
 from schedd.features.partitions.membership import OUTSIDE_ALL, PartitionTable
 from schedd.features.partitions.rules import job_partition
@@ -18,7 +19,7 @@ from schedd.features.partitions.state import partition_table
 from schedd.model import Answer, Never, StartKnown
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.settings.site import SiteSettings
-from schedd.wire import NodeFacts, PolicyChanged, Reserve, Run
+from schedd.wire import AccountSet, NodeFacts, PolicyChanged, Reserve, Run, RunFacts, RunsRead, ShareFacts
 from tests.engine.cluster import Cluster, T
 from tests.engine.policy_previews import previewed_moves
 from tests.property_examples import examples
@@ -121,6 +122,17 @@ def test_a_property_with_an_ampersand_needs_both() -> None:
     cluster.server.nodes["n4"] = NodeFacts(name="n4", cpus=4, properties=("a100", "new"))
     cluster.send(cluster.server.snapshot())
     assert cluster.planned_node_names("1") == ["n4"]
+
+
+def test_a_run_that_only_the_logs_show_is_charged_in_the_partition_of_its_nodes() -> None:
+    sets = {"thin": {"nodes": ["n1"]}, "gpu": {"nodes": ["n2"], "charge": 3.0}}
+    cluster = Cluster(nodes=2, site={"partitions": {"sets": sets}, "accounts": {"by": "user"}})
+    cluster.send(AccountSet(id="made", time=T, name="ann", amount=100_000))
+    cluster.at(1_000)
+    shares = (ShareFacts("n2", 4),)
+    run = RunFacts(id="1", owner="ann@login", start=T + 100, end=T + 200, queue="batch", shares=shares)
+    cluster.send(RunsRead(id="logs", time=cluster.server.now, runs=(run,), until=cluster.server.now))
+    assert account_book(cluster.engine.state).accounts["ann"].charged == 3 * 400
 
 
 def test_an_unknown_or_forbidden_partition_is_never_planned_and_the_remedy_is_named() -> None:
