@@ -16,3 +16,8 @@ def name_first_jobs(known: Sequence[str], count: int, most: int = 3) -> str:
     shown = known[:most]
     more = f" and {count - len(shown)} more" if count > len(shown) else ""
     return f" ({', '.join(shown)}{more})"
+
+
+def name_node(name: str) -> str:
+    """Return `node n1`, and `node19` for a node whose name says that it is one."""
+    return name if name.lower().startswith("node") else f"node {name}"

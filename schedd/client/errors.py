@@ -9,7 +9,11 @@ class ClientError(Exception):
 
 
 class Unreachable(ClientError):
-    """No response, or not from this daemon."""
+    """No response, or not from this daemon. ``reason`` is the message without the daemon's address."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class Refused(ClientError):

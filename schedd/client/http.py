@@ -81,7 +81,7 @@ class HttpConnection:
                     )
                     fields = {}
         except (OSError, HttpProtocolError) as error:
-            raise Unreachable(f"the connection to the daemon was lost: {self._describe(error)}") from None
+            raise self._lost(error) from None
         finally:
             self._http.close()
 
@@ -116,9 +116,8 @@ class HttpConnection:
                 # The daemon may close a kept connection at this moment. But a request without a response in
                 # time may be carried out still, and a POST must not be carried out twice.
                 if fresh or not again or method == "POST" or isinstance(error, TimeoutError):
-                    raise Unreachable(
-                        f"no daemon answers at {self._endpoint.url}: {self._describe(error)}"
-                    ) from None
+                    why = self._describe(error)
+                    raise self._unreachable(f"no daemon answers at {self._endpoint.url}: {why}") from None
         raise AssertionError
 
     def _describe(self, error: Exception) -> str:
@@ -131,7 +130,7 @@ class HttpConnection:
             return answer.read()
         except (OSError, HttpProtocolError) as error:
             self._http.close()
-            raise Unreachable(f"the connection to the daemon was lost: {self._describe(error)}") from None
+            raise self._lost(error) from None
 
     def _json(self, answer: HttpResponse, body: bytes) -> Any:
         try:
@@ -151,9 +150,17 @@ class HttpConnection:
                 places,
                 found.get("options") or (),
             )
-        raise Unreachable(
-            f"what answers at {self._endpoint.url} is not schedd (HTTP {answer.status} {answer.reason})"
-        )
+        status = f"HTTP {answer.status} {answer.reason}"
+        raise self._unreachable(f"what answers at {self._endpoint.url} is not schedd ({status})")
+
+    def _lost(self, error: Exception) -> Unreachable:
+        return self._unreachable(f"the connection to the daemon was lost: {self._describe(error)}")
+
+    def _unreachable(self, message: str) -> Unreachable:
+        """Return the error, with a reason that does not name the daemon's host."""
+        reason = message.replace(f" at {self._endpoint.url}", "")
+        found = parse_url(self._endpoint.url)
+        return Unreachable(message, reason.replace(found.host, "its host") if found is not None else reason)
 
 
 def _fault_text(fault: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ _ON_HOLD: Final = ("submitting", "held", "releasing")
 _AT_WORK: Final = (*_ON_HOLD, "released")
 _DONE_ATTEMPT: Final = ("refused", "withdrawn", "ended")
 _DONE_COPY: Final = ("withdrawn", "refused", "ended")
+_PARTS: Final = (3, 4)  # of `fed.41.1`, and of a component's booking, `fed.42.r1.0`
 _MAX_DIGITS: Final = 15  # of an item's number
 
 
@@ -26,10 +27,12 @@ def find_unwanted(
     return (transfer for transfer, seen in rows.items() if is_unwanted(jobs, groups, name, transfer, seen))
 
 
-def highest_number(name: str, transfers: Iterable[str]) -> int:
-    """Return the highest number of an item in the names of this federation's own transfers; 0: none."""
-    parts = (one.split(".") for one in transfers)
-    numbers = (one[1] for one in parts if len(one) == 3 and one[0] == name and one[1].isdecimal())
+def highest_number(name: str, known: Iterable[str]) -> int:
+    """Return the highest number of an item in the names of this federation's own transfers and bookings; 0:
+    none.
+    """
+    parts = (one.split(".") for one in known)
+    numbers = (one[1] for one in parts if len(one) in _PARTS and one[0] == name and one[1].isdecimal())
     return max((int(one) for one in numbers if len(one) <= _MAX_DIGITS), default=0)
 
 

@@ -258,7 +258,9 @@ def test_root_pauses_and_resumes_from_the_shell_with_audit_entries(
         *(0, "main: no jobs are started: the cooling failed\n", ""),
     )
     assert served.get("")["paused"] == "the cooling failed"
-    assert run_command(folder, "pause", "mian")[0] == 3
+    code, _, refused = run_command(folder, "pause", "maintenance")
+    assert code == 3
+    assert refused.endswith("; if it is the reason: schedd pause --reason maintenance\n")
     code, out, _ = run_command(folder, "resume", "--json")
     assert (code, json.loads(out)["paused"]) == (0, "")
     assert served.get("")["paused"] == ""

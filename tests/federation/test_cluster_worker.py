@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.client import Client, Refused, Unreachable
+from schedd.client import Client, Endpoint, Refused, Unreachable
 from schedd.client.json_object import JsonObject
 from schedd.federation.api.app import cluster_rows, create_app, job_row
 from schedd.federation.api.pages.routes import add_pages
@@ -40,6 +40,7 @@ class FakeClusterClient:
         """Applies only to questions, those of ``fails_for`` if that is a user."""
         self.fails_for = ""
         self.refuses_release: Exception | None = None
+        self.booked: list[str] = []
         self.family = "torque"
         self.nodes = 3
         self.arriving = 0
@@ -92,6 +93,9 @@ class FakeClusterClient:
             cost=2.5,
             generation=self.generation,
         )
+
+    def bookings(self) -> list[JsonObject]:
+        return [JsonObject(name=name) for name in self.booked]
 
     def submit_held(self, name: str, body: Any) -> None:
         self._note("submit_held", name, body["user"])
@@ -287,6 +291,30 @@ def test_pending_request_is_not_repeated_immediately(tmp_path: Path) -> None:
     worker.log.close()
 
 
+def test_users_read_no_host_of_an_unreachable_cluster(tmp_path: Path) -> None:
+    worker = WorkerHarness(tmp_path)
+    with pytest.raises(Unreachable) as lost:
+        Client(Endpoint("http://127.0.0.1:9", cluster="main")).cluster()
+    assert str(lost.value) == "no daemon answers at http://127.0.0.1:9: Connection refused"
+    worker.cluster.fails = lost.value
+    worker.round()
+    assert worker.federation.clusters["north"].away == "no daemon answers: Connection refused"
+    detail = "database unavailable: postgresql://db.north.org/schedd cannot be reached"
+    worker.cluster.fails = Refused("not-ready", 503, detail, "", [])
+    worker.round()
+    assert worker.federation.clusters["north"].away == "database unavailable"
+    worker.log.close()
+
+
+def test_restored_federation_reuses_no_name_of_a_booking(tmp_path: Path) -> None:
+    """Neither of a user's booking nor of a co-allocation's, nor one of a federation with another name."""
+    worker = WorkerHarness(tmp_path)
+    worker.cluster.booked = ["fed.41.1", "fed.42.r1.0~ann", "other.90.1", "lunch"]
+    worker.round()
+    assert worker.federation.submit("ann@org", JOB).id == "43"
+    worker.log.close()
+
+
 def test_refused_federation_token_is_reported(tmp_path: Path) -> None:
     worker = WorkerHarness(tmp_path)
     worker.cluster.fails = Refused("no-token", 401, "no token that is known here was sent", "", [])
@@ -349,7 +377,7 @@ def test_number_of_an_item_that_the_log_lost_is_not_used_again(tmp_path: Path) -
     worker.cluster.rows = [
         worker.row(transfer="fed.7.2", phase="released", release_requested=True, end="ended", exit_status=0),
         worker.row(transfer="other.99.1", phase="held"),
-        worker.row(transfer="fed.12.r1.0", phase="held"),
+        worker.row(transfer="fed.12", phase="held"),
     ]
     worker.round()
     assert worker.federation.submit("ann@org", JOB).id == "8"

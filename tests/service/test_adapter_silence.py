@@ -4,7 +4,7 @@ import structlog
 
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import job_start_state
-from tests.service.planner_harness import job, node, planner
+from tests.service.planner_harness import T, job, node, planner
 from tests.waits import WAIT_S
 
 
@@ -33,6 +33,7 @@ def test_adapter_that_never_connected_makes_the_plan_stale() -> None:
         assert loop.published.stale == ""
         age_last_request(loop, 61)
         assert loop.published.stale == "no contact with an adapter since the daemon started"
+        assert loop.trouble_since("adapter") == T
 
 
 def test_stopped_adapter_does_not_accuse_the_server() -> None:

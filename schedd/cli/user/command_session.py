@@ -126,12 +126,23 @@ def run_command(
             adjust(args)
         endpoint = endpoint._replace(url=args.url or endpoint.url, cluster=args.cluster or endpoint.cluster)
         with Client(endpoint, timeout=_TIMEOUT_S) as client:
-            session = Session(client)
+            session = _open_session(client, args)
             for line in cluster_warnings(session.cluster, acts=acts):
                 _print_error(found, line)
             return command(session, args)
 
     return run_with_exit_code(found, call_cluster, argv)
+
+
+def _open_session(client: Client, args: argparse.Namespace) -> Session:
+    """Return the session; an unknown cluster is refused with the command's own remedy, if it has one."""
+    try:
+        return Session(client)
+    except Refused as error:
+        hint = getattr(args, "unknown_cluster_hint", "")
+        if error.kind != "unknown-cluster" or not hint:
+            raise
+        raise Refused(error.kind, error.status, error.detail, hint) from None
 
 
 def run_with_exit_code(

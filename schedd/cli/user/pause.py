@@ -31,6 +31,8 @@ def _find_reason(args: argparse.Namespace) -> None:
     args.reason = args.reason or args.why
     if not args.reason and " " in (args.cluster or "").strip():
         args.cluster, args.reason = None, args.cluster
+    elif args.cluster and not args.reason:
+        args.unknown_cluster_hint = f"if it is the reason: schedd pause --reason {args.cluster}"
 
 
 def _pause(session: Session, args: argparse.Namespace) -> bool:

@@ -343,7 +343,8 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
 def _waiting_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     name = "waits for"
     for one in found.blockers:
-        yield name, one.name if one.kind not in ("job", "node", "reservation") else one.words
+        is_held_by = one.kind in ("job", "node", "reservation")
+        yield name, one.words.removeprefix("it waits for ") if is_held_by else one.name
         name = ""
     if name:
         yield name, job.why.removeprefix("waiting for ")

@@ -21,7 +21,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import refresh_nodes
 from schedd.engine.place.avoided_nodes import ALL_SUSPECT
 from schedd.model import NodeState
-from schedd.name_list import shorten_list
+from schedd.name_list import name_node, shorten_list
 
 _TOGETHER_WITHIN_S: Final = 600
 """Failures on many nodes within this time have a common cause."""
@@ -111,7 +111,7 @@ def _close_node(state: EngineState, name: str, job: str, event: str) -> None:
     if name in state.black_holes:
         return
     jobs = ", ".join(job for job, _, _ in state.failures[name])
-    state.black_holes[name] = words = f"jobs fail on node {name} soon after they start: {jobs}"
+    state.black_holes[name] = words = f"jobs fail on {name_node(name)} soon after they start: {jobs}"
     opens = [one.node_closed(state, name, job) for one in components() if one.node_closed is not None]
     until = " or ".join([*filter(None, opens), "it has been set offline or was down"])
     state.alert(event, "black_hole", f"{words}; it gets no new jobs until {until}", name)

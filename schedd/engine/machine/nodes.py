@@ -22,6 +22,7 @@ from schedd.engine.place.placement import (
 )
 from schedd.engine.place.reliability import note_node_failure, note_node_state
 from schedd.model import Node, NodeState
+from schedd.name_list import name_node
 from schedd.plan.columns import MOST_RESOURCES
 from schedd.plan.gates import gate_capacity
 from schedd.wire import NodeChanged, NodeFacts
@@ -61,9 +62,9 @@ def apply_node_changes(state: EngineState, events: Sequence[NodeChanged]) -> boo
     changed = state.set_nodes(_planned_node(state, name) for name in latest)
     last = events[-1]
     if _follow(state, before, last.id) or other_parts:
-        recheck_impossible(state, last.id, f"node {last.node.name} is new or changed")
+        recheck_impossible(state, last.id, f"{name_node(last.node.name)} is new or changed")
     if any(state.plan.nodes[name].state is NodeState.UP for name in latest):
-        place_unplaced(state, last.id, f"node {last.node.name} can be used")
+        place_unplaced(state, last.id, f"{name_node(last.node.name)} can be used")
     return changed
 
 
@@ -79,8 +80,9 @@ def _count(state: EngineState, event: str, before: NodeFacts | None, facts: Node
     if left:
         shown = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
         words = (
-            f"node {facts.name}: {len(left)} of its {len(facts.resources)} resources are not counted (the "
-            f"plan counts at most {_MOST_COUNTED} kinds); jobs that request these are not planned: {shown}"
+            f"{name_node(facts.name)}: {len(left)} of its {len(facts.resources)} resources are not counted "
+            f"(the plan counts at most {_MOST_COUNTED} kinds); jobs that request these are not planned: "
+            f"{shown}"
         )
         state.alert(event, "node", words)
 
@@ -178,7 +180,7 @@ def _became(now: NodeState, before: Node, node: Node) -> bool:
 
 def _are(names: Sequence[str], one: str = "was", more: str = "were") -> str:
     """The beginning of a sentence about nodes."""
-    return f"node {names[0]} {one}" if len(names) == 1 else f"{len(names)} nodes {more}"
+    return f"{name_node(names[0])} {one}" if len(names) == 1 else f"{len(names)} nodes {more}"
 
 
 def _refit(state: EngineState, names: Sequence[str], event: str, cause: Cause, words: str) -> None:

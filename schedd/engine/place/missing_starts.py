@@ -5,6 +5,7 @@ from schedd.engine.component.registry import components
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.model import Never, Request, WaitingFor
+from schedd.name_list import name_node
 from schedd.plan.views import find_unmet_requirement, has_room_for_a_chunk
 from schedd.wire import NodeFacts
 
@@ -32,9 +33,9 @@ def _list_unusable_nodes(state: EngineState, slot: int, request: Request | None)
     plan = state.plan
     closed = [plan.node_names[row] for row in plan.unusable_candidates(slot).tolist()]
     partly = [name for name in _nodes_with_unusable_parts(state, request) if name not in closed]
-    words = [f"node {name}, which is {describe_closed_node(state, name)}" for name in closed[:_NAMED]]
+    words = [f"{name_node(name)}, which is {describe_closed_node(state, name)}" for name in closed[:_NAMED]]
     words += [
-        f"node {name}, of which {describe_unusable_parts(state.node_facts[name])} cannot be used now"
+        f"{name_node(name)}, of which {describe_unusable_parts(state.node_facts[name])} cannot be used now"
         for name in partly[:_NAMED]
     ]
     if not words:

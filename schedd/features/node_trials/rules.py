@@ -20,6 +20,7 @@ from schedd.engine.place.placement import place_unplaced
 from schedd.features.node_trials.settings import NodeTrialSettings
 from schedd.features.node_trials.state import NodeTrial, trial_records
 from schedd.model import FOREVER
+from schedd.name_list import name_node
 
 _HARMLESS_PAUSE_S: Final = 60
 
@@ -70,12 +71,12 @@ def follow_trials(state: EngineState, event: str) -> None:
         if name not in state.black_holes or not settings.pause:
             _end(state, name)  # an administrator looked after it
             if name in state.black_holes:
-                refresh_nodes(state, [name], event, f"node {name} is not tried", Cause.NODE_LOST)
+                refresh_nodes(state, [name], event, f"{name_node(name)} is not tried", Cause.NODE_LOST)
         elif trial.passed or _has_run_long_enough(state, trial):
             _end(state, name)
             state.black_holes.pop(name, None)
             state.failures.pop(name, None)
-            refresh_nodes(state, [name], event, f"a job succeeded on node {name}")
+            refresh_nodes(state, [name], event, f"a job succeeded on {name_node(name)}")
         elif trial.job:
             record = state.records.get(trial.job)
             if record is None or record.phase not in (Phase.DISPATCHED, Phase.RUNNING):
@@ -98,7 +99,7 @@ def _has_run_long_enough(state: EngineState, trial: NodeTrial) -> bool:
 
 def _open(state: EngineState, trial: NodeTrial, event: str) -> None:
     _limit(state, trial)
-    refresh_nodes(state, [trial.node], event, f"a job may try node {trial.node}")
+    refresh_nodes(state, [trial.node], event, f"a job may try {name_node(trial.node)}")
 
 
 def _limit(state: EngineState, trial: NodeTrial) -> None:
@@ -141,7 +142,7 @@ def judge_run(state: EngineState, record: JobRecord, nodes: Sequence[str], event
         pause = max(pause, _first_pause(state, record.id))
         again_at = state.now + pause
         trial_records(state)[name] = NodeTrial(name, again_at, pause)
-        words = f"job {record.id} tried node {name} and failed"
+        words = f"job {record.id} tried {name_node(name)} and failed"
         when = f"the next may try it from {format_moment(again_at)} on"
         state.alert(event, "black_hole", f"{words}; {when}", name)
         place_unplaced(state, event, words)  # their explanations name the next trial

@@ -19,6 +19,7 @@ from schedd.engine.place.placement import displace_for
 from schedd.features.power.settings import PowerSavingSettings
 from schedd.features.power.state import NodePower, power_state
 from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request
+from schedd.name_list import name_node
 from schedd.wire import NodeChanged, PowerRequested, Switch, Switched
 
 _BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
@@ -216,7 +217,7 @@ def _blocked(
     else:
         plan.set_duration(slot, max(1, until - plan.start(slot)), state.now)
     if one.block < 0 or (until > one.until and first_starts.on(one.node) < until):
-        words = f"node {one.node} is not on before {format_moment(until)}"
+        words = f"{name_node(one.node)} is not on before {format_moment(until)}"
         displace_for(state, [slot], event, Cause.NODE_LOST, words)
         first_starts.forget()
     state.next_due = None
@@ -303,7 +304,7 @@ def _fail(state: EngineState, one: NodePower, why: str, event: str) -> None:
         then = "there is no further try until the node is up"
     else:
         then = f"the next try is in {wait} s"
-    words = f"node {one.node} could not be switched {'on' if on else 'off'}: {why}; {then}"
+    words = f"{name_node(one.node)} could not be switched {'on' if on else 'off'}: {why}; {then}"
     state.alert(event, "power", words, one.node)
     if one.node in state.plan.nodes:
         refresh_node(state, one.node, event, words)
@@ -332,7 +333,7 @@ def set_power_aim(state: EngineState, event: PowerRequested) -> None:
         return
     if one.expected_down:
         _update_block(state, one, event.id, _FirstStarts(state))
-    words = f"node {event.node}: an admin wants its power {event.wish}"
+    words = f"{name_node(event.node)}: an admin wants its power {event.wish}"
     refresh_node(state, event.node, event.id, words)
 
 

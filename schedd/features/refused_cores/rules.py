@@ -20,6 +20,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import displace_for, place_unplaced
 from schedd.features.refused_cores.state import RefusedCores, refused_cores
 from schedd.model import FOREVER, Chunk, Place, Request
+from schedd.name_list import name_node
 from schedd.plan.columns import CPUS, SHARE
 from schedd.plan.records import Take
 from schedd.wire import Event, NodeChanged, ShareFacts, Snapshot
@@ -50,8 +51,8 @@ def note_busy_node(state: EngineState, record: JobRecord, share: ShareFacts, eve
         _release(state, known)
     one = RefusedCores(share.node, node.cpus, lost, since, state.now + pause, pause)
     words = (
-        f"the server refuses starts on node {one.node} as busy, though {free} of its {one.of} cores are free "
-        f"by its list; {one.cores} are left out of the plan until {format_moment(one.again_at)}"
+        f"the server refuses starts on {name_node(one.node)} as busy, though {free} of its {one.of} cores "
+        f"are free by its list; {one.cores} are left out of the plan until {format_moment(one.again_at)}"
     )
     state.alert(event, "refused_cores", f"{words}; a restart of the server frees them", one.node)
     _hold(state, one, event, words)
@@ -123,7 +124,7 @@ def follow_nodes(state: EngineState, events: Sequence[NodeChanged], _: frozenset
         if event.node.cpus != one.of or event.node.state != "up":
             _forget(state, one.node)
         elif one.slot < 0 and state.now < one.again_at:
-            _hold(state, one, event.id, f"the server refuses cores of node {one.node}")
+            _hold(state, one, event.id, f"the server refuses cores of {name_node(one.node)}")
 
 
 def follow_server_start(state: EngineState, snapshot: Snapshot) -> list[Event]:
@@ -143,7 +144,7 @@ def follow_pauses(state: EngineState, event: str) -> None:
         if one.slot >= 0:
             _release(state, one)
             refused_cores(state)[name] = replace(one, slot=-1)
-            place_unplaced(state, event, f"a start may try the refused cores of node {name}")
+            place_unplaced(state, event, f"a start may try the refused cores of {name_node(name)}")
         elif state.now >= one.again_at + max(one.pause, _LONGEST_PAUSE_S):
             del refused_cores(state)[name]
 

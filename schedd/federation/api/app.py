@@ -44,6 +44,7 @@ from schedd.federation.api.requests import FederatedWhatIf, NewFederatedJob
 from schedd.federation.api.users import FederationUser, FederationUsers
 from schedd.federation.api.waiting import wait_until
 from schedd.federation.bookings.decisions import booking_name
+from schedd.federation.cluster_failures import describe_failure
 from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.report import (
     array_figures,
@@ -496,7 +497,7 @@ def query_clusters(
             why = "; ".join(error.places) or error.detail
             return ClusterWhatIf(cluster=name, why=why, never=error.kind in REFUSALS_OF_THE_JOB)
         except ClientError as error:
-            return ClusterWhatIf(cluster=name, why=str(error))
+            return ClusterWhatIf(cluster=name, why=describe_failure(error))
         start, end = answer.planned_start, answer.planned_end
         if start is not None and end is not None:
             end = max([end, *(one.end for one in answer.tasks if tasks)])

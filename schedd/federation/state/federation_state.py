@@ -71,6 +71,7 @@ class ClusterPollResult:
     cpus: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     generation: int = 0
+    bookings: Sequence[str] = ()  # names of its bookings, at the first contact
     family: str = ""  # server family reported by the cluster's schedd, `torque` or `openpbs`; may be empty
     clock_lead_s: int = 0  # how far its clock is ahead of the federation's, at least
 
@@ -331,7 +332,7 @@ class FederationState:
                 )
             ),
         )
-        self._record.skip_numbers(highest_number(self._rules.name, changed))
+        self._record.skip_numbers(highest_number(self._rules.name, (*changed, *report.bookings)))
         self._find_unwanted(cluster, changed, whole=whole)
         self.job_counts[cluster] = report.counts
         self._plan_offers[cluster].expire_answers(report.generation, now)

@@ -8,6 +8,7 @@ from typing import Final
 from schedd.client import Client, ClientError, Refused
 from schedd.dialect.deadline import deadline_names
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, TaskSplit, split_tasks
+from schedd.federation.cluster_failures import describe_failure
 from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.events import BagSpecification
 from schedd.federation.state.federation_state import FederationState
@@ -86,7 +87,7 @@ def _collect_offer(
         if error.kind == "invalid":
             found.never.add(name)
     except ClientError as error:
-        found.whys[name] = str(error)
+        found.whys[name] = describe_failure(error)
 
 
 def _add_answer(

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import structlog
@@ -10,6 +10,7 @@ import structlog
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable
 from schedd.client.answers import ClusterView
 from schedd.client.json_object import json_members
+from schedd.federation.cluster_failures import describe_failure, describe_unusable
 from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.cluster_summary import job_start_words, read_summary
 from schedd.federation.licences import ClusterLicenceUse
@@ -67,6 +68,7 @@ class ClusterWorker(ThreadedWork):
         self._whole_at = self._lend_at = self._summary_at = 0.0
         self._after: tuple[int, int] | None = None  # generation and time of the last polled plan
         self._known = False  # whether the server was read completely, so that the plan's answers are valid
+        self._last_failure = ""  # as in the log, which names the cluster's host
         self._unanswered: PlanQuestion | None = None  # the last question without any response
 
     def run(self) -> None:
@@ -95,19 +97,18 @@ class ClusterWorker(ThreadedWork):
                 self._look_at = time.monotonic() + poll
             if acted or self._sent_at:
                 self._look_at = min(self._look_at, now + min(poll, _SOON_S))
-        except Refused as error:
-            self._handle_failure(
-                error.detail if error.kind == "not-ready" else f"it refuses the federation: {error}"
-            )
         except ClientError as error:
-            self._handle_failure(str(error))
+            self._handle_failure(error)
 
-    def _handle_failure(self, why: str) -> None:
+    def _handle_failure(self, error: ClientError) -> None:
+        if str(error) != self._last_failure:
+            self._last_failure = str(error)
+            _log.info("a request to a cluster failed", cluster=self.cluster, why=self._last_failure)
         self._drop()
         self._after = None
         self._known = False
         self._sent_at.clear()
-        self._federation.apply_report(self.cluster, ClusterPollResult(why))
+        self._federation.apply_report(self.cluster, ClusterPollResult(describe_failure(error)))
         self._look_at = time.monotonic() + self._federation.settings.routing.poll
 
     def _open(self) -> Client:
@@ -181,7 +182,8 @@ class ClusterWorker(ThreadedWork):
         view = client.cluster()
         generation = view.generation
         # The generation goes back when the cluster's database is restored from a backup.
-        whole = self._after is None or generation < self._after[0] or time.monotonic() >= self._whole_at
+        first = self._after is None or generation < self._after[0]
+        whole = first or time.monotonic() >= self._whole_at
         # The response was made between the two moments.
         ahead = max(0, view.now - federation.now) - max(0, before - view.now)
         rows: list[Any] = []
@@ -193,9 +195,10 @@ class ClusterWorker(ThreadedWork):
         kept = federation.apply_report(
             self.cluster,
             ClusterPollResult(
-                away=_unusable_reason(view),
+                away=describe_unusable(view),
                 transfers={one["transfer"]: _transfer_status(one) for one in rows},
                 whole=whole,
+                bookings=_booking_names(client) if first else (),
                 cpus=view.cpus if chosen.discloses("power") else 0,
                 counts=dict(json_members(view.jobs)) if chosen.discloses("load") else {},
                 generation=generation,
@@ -284,7 +287,7 @@ class ClusterWorker(ThreadedWork):
         except Unreachable as error:
             # All else was answered since the first time: other questions must not wait for this one.
             if question == self._unanswered:
-                return PlanOffer(None, None, str(error)), -1
+                return PlanOffer(None, None, describe_failure(error)), -1
             self._unanswered = question
             raise
         start = found.get("expected_start") or found["planned_start"]
@@ -296,15 +299,12 @@ class ClusterWorker(ThreadedWork):
         return offer, found["generation"]
 
 
-def _unusable_reason(view: ClusterView) -> str:
-    """Return why the cluster cannot take jobs now; empty if it can."""
-    if view.stale:
-        return f"its plan may be out of date: {view.stale}"
-    if not view.nodes:
-        return "its server was not read yet"
-    if view.mode != "scheduler":
-        return f"it starts no jobs by its plan: it is in {view.mode} mode"
-    return ""
+def _booking_names(client: Client) -> Sequence[str]:
+    """Return the names of the cluster's bookings, which a restored log may not know."""
+    try:
+        return [one.name for one in client.bookings()]
+    except Refused:  # it has no bookings
+        return ()
 
 
 def _transfer_status(one: Any) -> TransferStatus:

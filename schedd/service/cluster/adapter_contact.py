@@ -22,6 +22,7 @@ class AdapterContact:
         """Last request by the monotonic clock; before the first one, the earliest time at which it could
         arrive."""
         self.at = 0  # last request by the cluster's clock, in seconds since the epoch; 0: none yet
+        self.awaited_since = 0  # since when the first request is expected, by the same clock
         self.version = ""  # version in its last report; empty: unknown
         self.scheduler_not_called = ""
         """Its last report that the server does not call its scheduler; empty otherwise."""
@@ -34,9 +35,9 @@ class AdapterContact:
         self._pause: tuple[float, float] = (0.0, 0.0)
         """Length of its last long pause between two requests, and the end by the monotonic clock."""
 
-    def reset(self) -> None:
-        """Expect the first request from now on, because this daemon leads now."""
-        self.last, self.at, self._read = time.monotonic(), 0, None
+    def reset(self, now: int) -> None:
+        """Expect the first request from ``now`` (cluster's clock) on, because this daemon leads now."""
+        self.last, self.at, self.awaited_since, self._read = time.monotonic(), 0, now, None
         self.version = self.scheduler_not_called = ""
         self._holder = None
         self._clock_leads.clear()
@@ -127,17 +128,17 @@ class AdapterContact:
             return ""
         if not self.is_silent(most):
             return f"the adapter has not reached the server since {_format_time(since)}"
-        if not since:
+        if not self.at:
             return "no contact with an adapter since the daemon started"
         return f"no contact with the adapter since {_format_time(since)}"
 
     def silent_since(self, most: float) -> int | None:
         """Return the last contact of the silent adapter, or with its silent server, by the cluster's clock.
 
-        0: none yet; None: neither is silent.
+        Before its first contact: since when it is expected. None: neither is silent.
         """
         if self.is_silent(most):
-            return self.at
+            return self.at or self.awaited_since
         read = self._read
         if read is None:
             return None

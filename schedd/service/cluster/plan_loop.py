@@ -38,7 +38,7 @@ class PlanLoop(PlannerCondition):
     # ---- any thread -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        self.adapter_contact.reset()
+        self.adapter_contact.reset(self.now())
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:
@@ -286,7 +286,7 @@ class PlanLoop(PlannerCondition):
         self._retries.trouble = ""
         if reign is None:
             return False
-        self.adapter_contact.reset()
+        self.adapter_contact.reset(self.now())
         self.on_standby = False
         _log.info("planning", cluster=self.name, jobs=len(self._planner.engine.state.records))
         return True

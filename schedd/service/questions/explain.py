@@ -25,7 +25,7 @@ from schedd.engine import (
     waiting_reasons,
 )
 from schedd.model import Never, WaitingFor
-from schedd.name_list import shorten_list
+from schedd.name_list import name_node, shorten_list
 from schedd.plan.columns import SHARE
 from schedd.plan.gates import CPUS_GATE, GATE, GPUS_GATE, MEM_GATE, WHOLE_NODES_GATE
 from schedd.plan.plan import Plan
@@ -379,7 +379,7 @@ def _node_blocker(published: PlanSnapshot, name: str, sooner: bool) -> Blocker:
         until=None,
         on=(),
         sooner=sooner,
-        words=f"node {name} is {state}",
+        words=f"{name_node(name)} is {state}",
     )
 
 

@@ -136,7 +136,8 @@ def _job_start_state(loop: PlanLoop) -> JobStartState:
         return _stopped(loop, "stopped, adapter silent", loop.silence, "adapter")
     if not loop.on_standby and (absence := loop.adapter_contact.absence):
         remedy = fill_in_remedy(REMEDIES["adapter"], "", loop.name)
-        return JobStartState("warn", f"not yet: {absence}", absence, remedy)
+        since = _known_time(loop.adapter_contact.awaited_since or -1)
+        return JobStartState("warn", f"not yet: {absence}", absence, remedy, since=since)
     if published.paused:
         remedy = f"`schedd resume {loop.name}`"
         words = f"paused: {published.paused}"

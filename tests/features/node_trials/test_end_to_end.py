@@ -53,7 +53,7 @@ async def test_jobs_that_fail_close_a_node_and_a_trial_opens_it(tmp_path: Path) 
             (alert,) = (await house.request("/alerts"))["alerts"]
             assert alert["kind"] == "black_hole"
             async with asyncio.timeout(WAIT_S):
-                while f"job {bad} tried node node1 and failed" not in alert["text"]:
+                while f"job {bad} tried node1 and failed" not in alert["text"]:
                     await asyncio.sleep(0.1)
                     (alert,) = (await house.request("/alerts"))["alerts"]
             good = house.server.submit("bob", resources=wanted, runtime=1.0)

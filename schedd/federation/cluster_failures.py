@@ -1,0 +1,27 @@
+"""Why a member cluster cannot be used, in words for all users: they name none of its hosts."""
+
+from schedd.client import ClientError, Refused, Unreachable
+from schedd.client.answers import ClusterView
+from schedd.federation.cluster_summary import job_start_words
+
+
+def describe_failure(error: ClientError) -> str:
+    """Return why a cluster gave no answer."""
+    if isinstance(error, Unreachable):
+        return error.reason
+    if isinstance(error, Refused) and error.kind == "not-ready":
+        return error.detail.partition(": ")[0]  # details, as of its database, are in the cluster's own pages
+    if isinstance(error, Refused):
+        return f"it refuses the federation: {error}"
+    return str(error)
+
+
+def describe_unusable(view: ClusterView) -> str:
+    """Return why a cluster that answers takes no jobs now; empty if it takes some."""
+    if view.stale:
+        return f"its plan may be out of date; job starts: {job_start_words(view) or 'not known'}"
+    if not view.nodes:
+        return "its server was not read yet"
+    if view.mode != "scheduler":
+        return f"it starts no jobs by its plan: it is in {view.mode} mode"
+    return ""
