@@ -63,12 +63,12 @@ def test_first_forecast_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
         assert worker.seconds_to_forecast() is None
         worker.run_once()
         ended = worker._all.ended
-        monkeypatch.setattr(background.time, "monotonic", lambda: ended + 1)
+        monkeypatch.setattr(f"{background.__name__}.time.monotonic", lambda: ended + 1)
         worker._all.took = 0.2
         assert worker.seconds_to_forecast() == pytest.approx(4.2)
         worker._all.took = 2.0
         assert worker.seconds_to_forecast() == pytest.approx(21)
-        monkeypatch.setattr(background.time, "monotonic", lambda: ended + 60)
+        monkeypatch.setattr(f"{background.__name__}.time.monotonic", lambda: ended + 60)
         assert worker.seconds_to_forecast() == pytest.approx(2)
     with planner(predict=False) as loop:
         worker = ExpectedStartWorker(loop)
