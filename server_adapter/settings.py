@@ -18,15 +18,6 @@ def _listed(value: object) -> object:
 
 
 Time = Annotated[FloatSeconds, Field(gt=0)]  # seconds, above 0
-_MOVED = {
-    ("run", "per_second"): "start_rate in [clusters.NAME] of schedd.toml",
-    ("run", "per_node"): "start_rate_node in [clusters.NAME] of schedd.toml",
-    ("tell", "threshold"): "publish_threshold in [clusters.NAME] of schedd.toml",
-    ("tell", "per_second"): "publish_rate in [clusters.NAME] of schedd.toml",
-}
-"""What the daemon decides, and had a setting in both files: docs/developers/decisions/011."""
-
-
 _FAMILY_NAMES = {"torque": "TORQUE", "openpbs": "OpenPBS"}
 
 
@@ -243,18 +234,6 @@ class AdapterSettings(Section):
     """See `[power]`."""
     drain: DrainSettings = DrainSettings()
     """See `[drain]`."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _require_single_home(cls, given: Any) -> Any:
-        """What the daemon decides is refused here, with the name that it has there."""
-        for (section, name), home in _MOVED.items():
-            table = given.get(section) if isinstance(given, dict) else None
-            if isinstance(table, dict) and name in table:
-                raise SettingConflictError(
-                    (section, name), f"stands elsewhere: set {home}, and remove it here"
-                )
-        return given
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

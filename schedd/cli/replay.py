@@ -68,50 +68,6 @@ def make_parser() -> argparse.ArgumentParser:
         "publication (publish_hold) (default: 0; with --recommend 600)",
     )
     add(
-        "--kind",
-        metavar="KIND",
-        default="tabu",
-        help="tabu: which search instead, see docs/developers/optimisation.md. Several with commas "
-        "(default: tabu)",
-    )
-    add(
-        "--every",
-        metavar="S",
-        type=int,
-        default=300,
-        help="tabu: simulated seconds between two searches (default: 300)",
-    )
-    add(
-        "--pause",
-        metavar="S",
-        type=int,
-        default=30,
-        help="tabu: and as early as this where capacity was freed (default: 30)",
-    )
-    add(
-        "--newcomers",
-        metavar="S",
-        type=int,
-        default=5,
-        help="tabu: N seconds after the last search, new jobs, and jobs that fit into capacity freed "
-        "early, are tried in front of others; 0: never (default: 5)",
-    )
-    add(
-        "--patience",
-        metavar="S",
-        type=int,
-        default=86400,
-        help="tabu: a job that has waited N seconds is hardly moved back any more (default: 86400)",
-    )
-    add("--lifted", metavar="K", type=int, default=8, help="tabu: most jobs that a move lifts (default: 8)")
-    add(
-        "--parallel",
-        metavar="N",
-        type=int,
-        default=1,
-        help="tabu: searches at the same time, from which the best is taken (default: 1)",
-    )
-    add(
         "--weights",
         metavar="C=W,…",
         default="",
@@ -214,7 +170,7 @@ def run(argv: Sequence[str]) -> int:
         load_site_run,
         parse_kib,
         parse_policies,
-        parse_searches,
+        parse_search,
         parse_slacks,
     )
     from schedd.replay.comparison import ComparedMachine, Comparison  # noqa: PLC0415
@@ -251,24 +207,20 @@ def run(argv: Sequence[str]) -> int:
             "moves": None if args.seconds is not None else args.moves,
             "seconds": args.seconds,
             "seed": args.seed,
-            "lifted": args.lifted,
-            "parallel": args.parallel,
         }
         if args.expected_starts and args.seconds is not None and SEARCH_POLICY in policies:
             raise TraceError(
                 "--expected-starts runs everything twice, and with --seconds runs differ: give --moves"
             )
-        searches = parse_searches(
-            args.kind, (args.every, args.patience, args.newcomers, args.pause), bounds, args.weights
-        )
+        search = parse_search(bounds, args.weights)
         slacks = parse_slacks(args.slack or "0")
-        runs = [run for name in policies for run in expand_runs(name, slacks, searches, args.hold or 0)]
+        runs = [run for name in policies for run in expand_runs(name, slacks, search, args.hold or 0)]
         site = load_site_run(args.policy_file, bounds)
         if args.recommend:
             _check_recommend_options(args, bool(args.policy) or len(paths) < len(args.logs), site, stops)
             _recommend_mode(
                 wanted,
-                searches[0],
+                search,
                 site,
                 (slacks[0] if args.slack else None, args.hold),
                 (args.json, args.plot),
@@ -327,9 +279,9 @@ def _run_stepped(
     site: "SiteRun | None",
 ) -> None:
     """Stop at moments of one log. Raises TraceError, Defect and OSError."""
+    from schedd.cli.replay_options import print_note, within_site_limits  # noqa: PLC0415
     from schedd.cli.replay_steps import step_through  # noqa: PLC0415
     from schedd.replay.comparison import warm_up  # noqa: PLC0415
-    from schedd.replay.limits import jobs_within_limits  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
     warm_up(search=run[2].get("searching") is not None)
@@ -338,13 +290,8 @@ def _run_stepped(
         raise TraceError("--until and --step go through one log: name one")
     (ready,) = made
     for note in ready.notes:
-        print(f"schedd replay: {note}", file=sys.stderr)
-    prepared = ready.prepared
-    if site is not None:
-        prepared, left_out = jobs_within_limits(prepared, site.settings.site)
-        if left_out:
-            note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
-            print(f"schedd replay: {note}", file=sys.stderr)
+        print_note(note)
+    prepared = within_site_limits(ready.prepared, site)
     name, policy, how = run
     run = (name, policy, {**how, "outages": ready.outages})
     step_through(prepared, run, stops, asked=sys.stdin, to_json=json, validate=validate)
@@ -360,8 +307,8 @@ def _check_recommend_options(
         raise TraceError("--recommend chooses the policies that it compares: give it without --policy")
     if stops is not None:
         raise TraceError("--recommend runs logs to their ends: give it without --until and --step")
-    if "," in args.kind or "," in (args.slack or ""):
-        raise TraceError("--recommend makes one comparison: give one --kind and one --slack")
+    if "," in (args.slack or ""):
+        raise TraceError("--recommend makes one comparison: give one --slack")
     if site is not None and args.slack:
         raise TraceError("--recommend takes the slack from --policy-file: give it without --slack")
     if site is not None and args.hold is not None:
@@ -379,6 +326,7 @@ def _recommend_mode(
     validate: bool,
 ) -> None:
     """Compare the planning modes and print the recommendation. Raises TraceError and ReplayDefectError."""
+    from schedd.cli.replay_options import print_note  # noqa: PLC0415
     from schedd.cli.replay_recommend import (  # noqa: PLC0415
         compare_modes,
         print_recommendation,
@@ -386,7 +334,7 @@ def _recommend_mode(
     )
 
     if site is not None:
-        print(f"schedd replay: site: {site.summary}", file=sys.stderr)
+        print_note(f"site: {site.summary}")
         searching = site.searching or searching
     logs = compare_modes(
         wanted,
@@ -395,7 +343,6 @@ def _recommend_mode(
         *promises,
         expected_starts=expected_starts,
         validate=validate,
-        note=lambda remark: print(f"schedd replay: {remark}", file=sys.stderr),
     )
     chosen = print_recommendation(logs, searching.every)
     write_files(
@@ -414,30 +361,23 @@ def _run_replays(
 ) -> None:
     """Replay everything, showing how far it is; appends to `results` as they come."""
     from schedd.cli.progress import ReplayDisplay  # noqa: PLC0415
+    from schedd.cli.replay_options import print_note, within_site_limits  # noqa: PLC0415
     from schedd.replay.comparison import warm_up  # noqa: PLC0415
     from schedd.replay.driver import replay  # noqa: PLC0415
-    from schedd.replay.limits import jobs_within_limits  # noqa: PLC0415
 
     with ReplayDisplay() as watch:
         watch.show_status("loading the planner's kernels (compiled at the first use)")
         searched = any("searching" in how for _, _, how in chosen)
         warm_up(search=searched or (site is not None and site.searching is not None))
         if site is not None:
-            print(f"schedd replay: site: {site.summary}", file=sys.stderr)
+            print_note(f"site: {site.summary}")
         watch.show_status("reading")
         for ready in wanted.ready():
             for note in ready.notes:
-                print(f"schedd replay: {note}", file=sys.stderr)
-            prepared = ready.prepared
-            runs = list(chosen)
-            if site is not None:
-                # All policies run the same jobs, or they could not be compared.
-                prepared, left_out = jobs_within_limits(prepared, site.settings.site)
-                if left_out:
-                    note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
-                    print(f"schedd replay: {note}", file=sys.stderr)
-                runs.append(_site_run(site))
-            for name, policy, how in runs:
+                print_note(note)
+            # All policies run the same jobs, or they could not be compared.
+            prepared = within_site_limits(ready.prepared, site)
+            for name, policy, how in [*chosen, *([_site_run(site)] if site is not None else ())]:
                 with watch.replay(f"{prepared.name} {name}", prepared.unix_start_time) as on_progress:
                     results.append(
                         replay(

@@ -1,18 +1,22 @@
 """What the options of ``schedd replay`` mean; whatever cannot be understood is a TraceError."""
 
 import re
+import sys
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from schedd.dialect import RequestError, parse_size
 from schedd.engine import EngineSettings
-from schedd.optimize import MoveKind, SearchSettings
+from schedd.optimize import SearchSettings
 from schedd.plan.criteria import Criterion, parse_criteria
 from schedd.plan.evaluate import CriterionWeights
 from schedd.policy.slack import Slack
 from schedd.replay.comparison import GROUPS, POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS
+from schedd.replay.limits import jobs_within_limits
+from schedd.replay.prepared import Prepared
 from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
 from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.workload import TraceError
@@ -48,22 +52,11 @@ def parse_slacks(text: str) -> list[Slack]:
         raise TraceError(f"--slack: {error}") from None
 
 
-def parse_searches(
-    kinds: str, times: tuple[int, int, int, int], how: dict[str, Any], weights: str
-) -> list[SearchSchedule]:
-    """The searches of each kind; ``times``: see ``Searching``."""
-    every, patience, newcomers, pause = times
-    known = [str(kind) for kind in MoveKind]
-    for name in kinds.split(","):
-        if name not in known:
-            raise TraceError(f"--kind {name}: there are {', '.join(known)}")
-    if weights:
-        how |= {"weights": _parse_weights(weights)}
+def parse_search(bounds: dict[str, Any], weights: str) -> SearchSchedule:
+    """The searches of ``tabu``, as often as the daemon's."""
+    more: dict[str, Any] = {"weights": _parse_weights(weights)} if weights else {}
     try:
-        return [
-            SearchSchedule(every, SearchSettings(kind=MoveKind(name), **how), patience, newcomers, pause)
-            for name in kinds.split(",")
-        ]
+        return SearchSchedule(search=SearchSettings(**bounds, **more))
     except ValueError as error:
         raise TraceError(f"--{error}") from None
 
@@ -82,26 +75,21 @@ def _parse_weights(text: str) -> dict[Criterion, float]:
 
 
 def expand_runs(
-    policy: str, slacks: list[Slack], searches: list[SearchSchedule], hold: int = 0
+    policy: str, slacks: list[Slack], search: SearchSchedule, hold: int = 0
 ) -> list[tuple[str, str, dict[str, Any]]]:
     """Runs: name, the engine's policy, other arguments; ``hold``: of published starts, in seconds."""
     if policy == SEARCH_POLICY:
         return [
-            (
-                str(searching.search.kind),
-                PLANNING_POLICY,
-                {"slack": slack, "searching": searching, "hold": hold},
-            )
-            for searching in searches
-            for slack in slacks
+            (policy, PLANNING_POLICY, {"slack": slack, "searching": search, "hold": hold}) for slack in slacks
         ]
     if policy == PLANNING_POLICY:  # without a search, slack changes only the promises
         return [(policy, policy, {"slack": slacks[0]})]
     if policy == BACKFILL_POLICY:
         return [(policy, policy, {"slack": slack, "hold": hold}) for slack in slacks]
     if policy in PLACEMENTS:
-        weights = searches[0].weights
-        return [(policy, policy, {"slack": slack, "weights": weights, "hold": hold}) for slack in slacks]
+        return [
+            (policy, policy, {"slack": slack, "weights": search.weights, "hold": hold}) for slack in slacks
+        ]
     return [(policy, policy, {})]
 
 
@@ -155,6 +143,22 @@ def load_site_run(path: Path | None, bounds: dict[str, Any]) -> SiteRun | None:
     except ValueError as error:
         raise TraceError(f"--{error}") from None
     return SiteRun(f"cluster {name} of {path}", settings, searching)
+
+
+def print_note(text: str) -> None:
+    print(f"schedd replay: {text}", file=sys.stderr)
+
+
+def within_site_limits(
+    prepared: Prepared, site: SiteRun | None, note: Callable[[str], None] = print_note
+) -> Prepared:
+    """Leave out the jobs that the site's limits never allow, with a note of their number."""
+    if site is None:
+        return prepared
+    kept, left_out = jobs_within_limits(prepared, site.settings.site)
+    if left_out:
+        note(f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them")
+    return kept
 
 
 def parse_kib(text: str | None) -> int | None:

@@ -3,17 +3,15 @@
 import json
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from schedd.cli.importing.result import to_toml
 from schedd.cli.progress import ReplayDisplay
+from schedd.cli.replay_options import SiteRun, print_note, within_site_limits
 from schedd.engine import SITE_PUBLISH_HOLD
 from schedd.policy.slack import Slack
 from schedd.replay.comparison import Comparison, warm_up
-from schedd.replay.limits import jobs_within_limits
-from schedd.replay.prepared import Prepared
 from schedd.replay.recommendation import (
     MODES,
     REFERENCE,
@@ -25,20 +23,17 @@ from schedd.replay.recommendation import (
 from schedd.replay.report import modes_table
 from schedd.replay.searches import SearchSchedule
 
-if TYPE_CHECKING:
-    from schedd.cli.replay_options import SiteRun
-
 
 def compare_modes(
     wanted: Comparison,
     searching: SearchSchedule,
-    site: "SiteRun | None",
+    site: SiteRun | None,
     slack: Slack | None,
     hold: int | None = None,
     *,
     expected_starts: bool = False,
     validate: bool = False,
-    note: Callable[[str], None],
+    note: Callable[[str], None] = print_note,
 ) -> list[ModeResults]:
     """Replay each log under EASY and in each mode. Raises TraceError, OSError and ReplayDefectError.
 
@@ -53,7 +48,7 @@ def compare_modes(
         for ready in wanted.ready():
             for remark in ready.notes:
                 note(remark)
-            prepared = _within_limits(ready.prepared, site, note)
+            prepared = within_site_limits(ready.prepared, site, note)
             results = {}
             for mode in (REFERENCE, *MODES):
                 with watch.replay(f"{prepared.name} {mode}", prepared.unix_start_time) as on_progress:
@@ -72,15 +67,6 @@ def compare_modes(
             logs.append(results)
             watch.show_status("reading")
     return logs
-
-
-def _within_limits(prepared: Prepared, site: "SiteRun | None", note: Callable[[str], None]) -> Prepared:
-    if site is None:
-        return prepared
-    kept, left_out = jobs_within_limits(prepared, site.settings.site)
-    if left_out:
-        note(f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them")
-    return kept
 
 
 def print_recommendation(logs: list[ModeResults], search_every: int) -> Recommendation:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.component.parts import load_parts, move_earlier_fields, save_parts
+from schedd.engine.component.parts import load_parts, save_parts
 from schedd.engine.component.ranking_hooks import owner_shares
 from schedd.engine.component.registry import component_calls
 from schedd.engine.facts.arrays import hash_array
@@ -235,7 +235,6 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         site=new.site,
         limits=new.limits,
     )
-    move_earlier_fields(saved, header["components"])
     state.parts = load_parts(header["components"], arrays_below("components", arrays))
     state.requests.set_nodes(state.plan.nodes, state.uncounted)
     if state.policy_version and configured != settings.site:

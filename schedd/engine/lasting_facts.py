@@ -16,7 +16,7 @@ import numpy as np
 
 from schedd.engine.component.cluster_hooks import rebuild_components
 from schedd.engine.component.declaration import Component
-from schedd.engine.component.parts import EARLIER_NAMES, lasting_fields, lasting_value
+from schedd.engine.component.parts import lasting_fields, lasting_value
 from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import raise_alert
 from schedd.engine.facts.carried_jobs import load_carried_job, save_carried_job
@@ -149,7 +149,6 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     facts = json.loads(data.decode("utf-8", "surrogatepass"))
     if not isinstance(facts, dict) or not isinstance(facts.get("now"), int):
         raise ValueError("these are no facts of an engine")
-    facts = {EARLIER_NAMES.get(name, name): saved for name, saved in facts.items()}
     unread: list[str] = []
 
     def read(name: str, take: Callable[[Any], None]) -> None:

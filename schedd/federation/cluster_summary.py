@@ -6,7 +6,6 @@ from typing import Final, Literal
 
 from schedd.client import Client, Refused
 from schedd.client.answers import AlertView, ClusterView
-from schedd.client.json_object import json_members
 
 _HORIZON_S: Final = 7 * 86_400
 
@@ -30,7 +29,7 @@ class ClusterSummary:
     as_of: int
     state: Literal["good", "warn", "bad"] = "good"
     starts: str = ""
-    """Whether jobs are started, in brief: `on`, or `stopped, adapter silent`; empty: it does not say."""
+    """Whether jobs are started, in brief: `on`, or `stopped, adapter silent`."""
     remedy: str = ""
     """The command that helps where they are not and no alert says so."""
     free: tuple[int, int] | None = None
@@ -47,11 +46,9 @@ class ClusterSummary:
 
 def read_summary(client: Client, view: ClusterView, *, disclosed: bool) -> ClusterSummary:
     """Request the free capacity and the alerts, if they are ``disclosed``. Raises ClientError."""
-    found = ClusterSummary(view.as_of)
-    if "job_starts" in json_members(view):  # an older schedd does not send it
-        starts = view.job_starts
-        remedy = "" if starts.alert else starts.remedy
-        found = replace(found, state=starts.state, starts=starts.words, remedy=remedy)
+    starts = view.job_starts
+    remedy = "" if starts.alert else starts.remedy
+    found = ClusterSummary(view.as_of, starts.state, starts.words, remedy)
     if not disclosed:
         return found
     steps = client.free_capacity(begin=view.as_of, end=view.as_of + _HORIZON_S)
@@ -67,8 +64,3 @@ def read_summary(client: Client, view: ClusterView, *, disclosed: bool) -> Clust
     )
     ordered = tuple(sorted(faults, key=lambda one: (not one.severe, one.since)))
     return replace(found, free=free, disclosed=True, faults=ordered)
-
-
-def job_start_words(view: ClusterView) -> str:
-    """Whether jobs are started, in brief; empty if the cluster does not say."""
-    return view.job_starts.words if "job_starts" in json_members(view) else ""

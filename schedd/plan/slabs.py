@@ -100,8 +100,6 @@ _TABLES: Final = {
 }
 """The arrays of a plan: the arrays of ``Tables``, and the log of freed intervals."""
 
-_YOUNGER: Final = frozenset({"costs"})  # arrays that an older checkpoint lacks; they are then 0
-
 _BEGIN: Final = {
     "resources": at.BASE_RESOURCES,
     "rows": 0,
@@ -245,9 +243,7 @@ class Slabs:
         for name, table in _TABLES.items():
             new[name] = table.make(*table.shape(plain["sizes"]))
             if not table.temporary:
-                saved = arrays.get(f"tables.{name}") if name in _YOUNGER else arrays[f"tables.{name}"]
-                if saved is None:
-                    continue
+                saved = arrays[f"tables.{name}"]
                 new[name][tuple(map(slice, saved.shape))] = saved
         tb, freed = _bundled(new)
         slabs = load_part(cls, plain, arrays, tb=tb, freed=freed)

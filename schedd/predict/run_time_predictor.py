@@ -139,11 +139,10 @@ class RunTimePredictor:
         new.as_of, new.near_as_of, new.near_until = (
             plain[name] for name in ("as_of", "near_as_of", "near_until")
         )
-        # Earlier versions save neither halts nor delays.
-        new._share_halts(Halts.load(plain.get("halts", ())))
-        new.start_delays = RecentDelays.load(plain.get("start_delays", ()))
-        new.end_delays = RecentDelays.load(plain.get("end_delays", ()))
-        new._due = {job: index(due) for job, due in plain.get("due", {}).items()}
+        new._share_halts(Halts.load(plain["halts"]))
+        new.start_delays = RecentDelays.load(plain["start_delays"])
+        new.end_delays = RecentDelays.load(plain["end_delays"])
+        new._due = {job: index(due) for job, due in plain["due"].items()}
         return new
 
 

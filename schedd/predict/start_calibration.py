@@ -312,7 +312,7 @@ class StartCalibration:
     @classmethod
     def load(cls, plain: Mapping[str, Any]) -> "StartCalibration":
         """Restore from the result of ``save``. Raises KeyError, TypeError or ValueError for other input."""
-        bases = plain.get("p50_bases", {})  # earlier versions save neither bases nor errors of P50
+        bases = plain["p50_bases"]
         new = cls(
             tuple(WaitBand.load(band) for band in plain["bands"]),
             [(moment, job) for moment, job in plain["pending_p90"]],
@@ -324,12 +324,12 @@ class StartCalibration:
             (sum(p50 for p50, _ in plain["recent_hits"]), sum(p90 for _, p90 in plain["recent_hits"])),
         )  # fmt: skip
         heapq.heapify(new.pending_p90)
-        new.period_since, *periods = plain.get("periods", (0,))  # earlier versions do not save these
-        new.halted = plain.get("halted", 0)
+        new.period_since, *periods = plain["periods"]
+        new.halted = plain["halted"]
         new.period_hits.extend((hits, among) for hits, among in periods)
         if len(new.bands) != len(_BAND_ENDS) + 1:
             raise ValueError(f"{len(new.bands)} bands of waits, {len(_BAND_ENDS) + 1} are expected")
-        for band, errors in zip(new.bands, plain.get("p50_errors", ((),) * len(new.bands)), strict=True):
+        for band, errors in zip(new.bands, plain["p50_errors"], strict=True):
             band.p50_errors.extend(errors)
         return new
 

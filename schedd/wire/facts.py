@@ -123,12 +123,11 @@ class QueueFacts:
 class ServerFacts:
     """The server: scheduling flag, defaults, limits and version.
 
-    ``open`` means that users may see each other's jobs. ``family`` is its dialect; older adapters do not
-    report it. ``resources`` are the server's resource definitions by name; empty if not reported.
-    ``attributes`` are further attributes that a scheduler follows, as printed, with those of its scheduler
-    object: ``job_sort_formula``, ``job_sort_formula_threshold``, ``restrict_res_to_release_on_suspend``;
-    ``kill_delay`` if its requeued jobs end instead; and those that decide over submissions: ``default_queue``
-    and access lists.
+    ``open`` means that users may see each other's jobs. ``family`` is its dialect. ``resources`` are the
+    server's resource definitions by name; empty if not reported. ``attributes`` are further attributes that a
+    scheduler follows, as printed, with those of its scheduler object: ``job_sort_formula``,
+    ``job_sort_formula_threshold``, ``restrict_res_to_release_on_suspend``; ``kill_delay`` if its requeued
+    jobs end instead; and those that decide over submissions: ``default_queue`` and access lists.
     """
 
     scheduling: bool = True

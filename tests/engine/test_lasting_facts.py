@@ -322,18 +322,14 @@ def predicted(cluster: Cluster, job: str) -> list[int]:
     return list(outlook.learner.prediction(job).quantiles)
 
 
-@pytest.mark.parametrize("key", ["prediction.predictor", "run_times"])
-def test_learned_run_times_outlive_a_rebuild_also_under_their_earlier_name(key: str) -> None:
-    def rename(found: dict[str, Any]) -> None:
-        found[key] = found.pop("prediction.predictor")
-
+def test_learned_run_times_outlive_a_rebuild() -> None:
     cluster = taught()
     cluster.submit("before", walltime=1_000)
     learned = predicted(cluster, "before")
     assert min(learned) < 300, "as earlier jobs ran"
     ends = find_predictor(cluster.engine.state)
     assert ends is not None
-    assert not rebuild(cluster, rename)
+    assert not rebuild(cluster)
     outlook = find_predictor(cluster.engine.state)
     assert outlook is not None
     assert outlook.learner.run_times.ends == ends.learner.run_times.ends == 30

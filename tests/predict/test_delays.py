@@ -56,11 +56,6 @@ def test_delays_outlast_a_restart_and_a_rebuild_and_are_absent_in_older_states()
     assert again.end_delays.save() == [*range(30, 40)]
     assert predictor.without_jobs().start_delays.current == predictor.start_delays.current
     assert predictor.without_jobs().end_delays.current == predictor.end_delays.current
-    older = {
-        name: value for name, value in plain.items() if name not in ("start_delays", "end_delays", "due")
-    }
-    restored = RunTimePredictor.load(older, arrays)
-    assert restored.start_delays.current == restored.end_delays.current == NO_DELAY
 
 
 def test_start_without_a_run_decision_teaches_no_delay() -> None:

@@ -178,14 +178,6 @@ def test_p50_within_its_bounds_is_not_corrected() -> None:
     assert calibration.estimate(10_000, 10_300, 10_300, 10_300).p50 == 10_300, "another band"
 
 
-def test_state_of_an_earlier_version_has_no_errors_of_p50() -> None:
-    calibration = StartCalibration()
-    issue_and_start(calibration, 300, 3.0)
-    older = {name: value for name, value in calibration.save().items() if not name.startswith("p50")}
-    assert StartCalibration.load(older).estimate(0, 5_000, 5_000, 5_000).p50 == 5_000
-    assert StartCalibration.load(calibration.save()).estimate(0, 5_000, 5_000, 5_000).p50 > 10_000
-
-
 def test_p90_is_no_earlier_than_p50_and_both_are_after_now() -> None:
     calibration = StartCalibration()
     issue_and_start(calibration, 100, 0.01)

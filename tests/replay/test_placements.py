@@ -6,7 +6,7 @@ import pytest
 
 from research.experiments.cells import Cell, Workload, run_cell
 from research.experiments.deadline_streams import stream
-from schedd.cli.replay_options import expand_runs, parse_policies, parse_searches, parse_slacks
+from schedd.cli.replay_options import expand_runs, parse_policies, parse_search, parse_slacks
 from schedd.policy.slack import OFF, Slack
 from schedd.replay.driver import PLACEMENTS, replay, run
 from schedd.replay.prepared import Prepared, prepare
@@ -93,10 +93,8 @@ def test_faster_nodes_shorten_paced_jobs() -> None:
 
 def test_command_line_sets_placement_weights_and_slack() -> None:
     assert parse_policies(["best-gap,best-gap-edf"], [])[0] == list(PLACEMENTS)
-    searches = parse_searches(
-        "tabu", (300, 0, 5, 30), {"moves": 1, "seconds": None, "seed": 1}, "late_jobs=2"
-    )
-    runs = expand_runs("best-gap-edf", parse_slacks("0,off"), searches)
+    search = parse_search({"moves": 1, "seconds": None, "seed": 1}, "late_jobs=2")
+    runs = expand_runs("best-gap-edf", parse_slacks("0,off"), search)
     assert [(policy, str(how["slack"])) for _, policy, how in runs] == [
         ("best-gap-edf", "0"),
         ("best-gap-edf", "off"),

@@ -163,22 +163,6 @@ def test_engine_gets_the_cluster_settings(tmp_path: Path) -> None:
     assert (engine.slack, engine.validate_) == ("7", True)
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ('mode = "shadow"', "clusters.main: mode stands elsewhere: mode in pbs-adapter.toml"),
-        ("tell = false", "clusters.main: tell stands elsewhere: "),
-        ("weights = { wait = 1 }", "clusters.main: weights stands elsewhere: write it as criteria in"),
-        ("slack_share = 0.5", 'such as slack = "1h+0.5w"'),
-    ],
-)
-def test_moved_setting_is_refused_with_its_new_place(tmp_path: Path, line: str, said: str) -> None:
-    path = write_file(tmp_path / "schedd.toml", AUTH + f"[clusters.main]\n{line}\n")
-    with pytest.raises(SettingsError) as refused:
-        read_settings_file(path)
-    assert said in str(refused.value)
-
-
 def test_times_have_a_single_notation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = """
 [store]

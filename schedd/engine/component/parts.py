@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from schedd.engine.component.declaration import Component
 from schedd.engine.component.registry import components
-from schedd.plan.schema import Arrays, arrays_below, field_rule, fork_part, load_part, save_part
+from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 _S = TypeVar("_S")
-
-EARLIER_NAMES: Final = {"bag_ends": "transfers.bag_ends", "run_times": "prediction.predictor"}
-"""Fields that earlier versions saved as the engine's own, with the present component and field."""
 
 
 def empty_parts() -> dict[type[Any], Any]:
@@ -37,15 +34,6 @@ def save_parts(
         plain[one.name], found = yield from save_part(parts[one.state])
         arrays |= {f"{one.name}.{name}": array for name, array in found.items()}
     return plain, arrays
-
-
-def move_earlier_fields(state: Mapping[str, Any], parts: dict[str, Any]) -> None:
-    """Give components the fields that an earlier version saved as the engine's own."""
-    for earlier, present in EARLIER_NAMES.items():
-        component, _, name = present.partition(".")
-        kind = next((one.state for one in components() if one.name == component), None)
-        if earlier in state and kind is not None and not field_rule(kind, name).mixed:
-            parts.setdefault(component, {}).setdefault(name, state[earlier])
 
 
 def load_parts(plain: Mapping[str, Any], arrays: Arrays) -> dict[type[Any], Any]:

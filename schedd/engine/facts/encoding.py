@@ -445,16 +445,10 @@ BLOCKED: Final = FieldRule(
 )
 
 
-def _load_failure(saved: list[Any]) -> tuple[str, str, int]:
-    """Return job, owner and time of a failure; older versions saved no time."""
-    job, owner, *at = saved
-    return job, owner, at[0] if at else -1
-
-
 FAILURES: Final = FieldRule(
     lambda value: {name: one.copy() for name, one in value.items()},
     lambda value: {name: list(one) for name, one in value.items()},
-    lambda saved: {name: deque(map(_load_failure, one)) for name, one in saved.items()},
+    lambda saved: {name: deque(map(tuple, one)) for name, one in saved.items()},
 )
 ARRIVING: Final = FieldRule(
     dict, _values, _load_arriving, each=lambda one: [one.id, one.time, save_facts(one.job)]

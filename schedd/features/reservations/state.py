@@ -35,18 +35,14 @@ class ReservationRecord:
 
 
 def _save(one: ReservationRecord) -> dict[str, Any]:
-    return {"event": save_facts(one.event), "slot": one.slot, "nodes": one.nodes} | {
-        "gate": one.gates[0] if one.gates else "",  # read by earlier versions
-        "gates": one.gates,
-    }
+    return {"event": save_facts(one.event), "slot": one.slot, "nodes": one.nodes, "gates": one.gates}
 
 
 def _load(saved: list[dict[str, Any]]) -> dict[str, ReservationRecord]:
     found = {}
     for one in saved:
         event = load_facts(Reserve, known_fields(Reserve, one["event"]))
-        gates = one["gates"] if "gates" in one else [one["gate"]] if one["gate"] else []
-        found[event.name] = ReservationRecord(event, one["slot"], tuple(one["nodes"]), tuple(gates))
+        found[event.name] = ReservationRecord(event, one["slot"], tuple(one["nodes"]), tuple(one["gates"]))
     return found
 
 

@@ -12,7 +12,7 @@ from schedd.client.answers import ClusterView
 from schedd.client.json_object import json_members
 from schedd.federation.cluster_failures import describe_failure, describe_unusable
 from schedd.federation.cluster_speed import scale_resources
-from schedd.federation.cluster_summary import job_start_words, read_summary
+from schedd.federation.cluster_summary import read_summary
 from schedd.federation.licences import ClusterLicenceUse
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.routing.decisions import TransferAction
@@ -218,7 +218,7 @@ class ClusterWorker(ThreadedWork):
 
     def _starts_changed(self, view: ClusterView) -> bool:
         before = self._federation.cluster_summaries.get(self.cluster)
-        return before is not None and before.starts != job_start_words(view)
+        return before is not None and before.starts != view.job_starts.words
 
     def _summarise(self, client: Client, view: ClusterView) -> None:
         """Update what the page shows. A cluster that fails to answer this is used nevertheless."""

@@ -1,6 +1,6 @@
 """Settings of one cluster: its engine, and the site's policy."""
 
-from typing import Any, Final, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,18 +18,6 @@ from schedd.policy.engine_settings import (
 from schedd.policy.site import site_policy
 from schedd.service.settings.site import SiteSettings
 from schedd.wire.times import Seconds
-
-_MOVED: Final = {
-    "mode": "mode in pbs-adapter.toml says it, for both; remove it here",
-    "tell": "comment, start_time and planned in [tell] of pbs-adapter.toml say what is written; remove it "
-    "here",
-    "tell_threshold": "it is called publish_threshold now",
-    "tell_pause": "it is called publish_pause now",
-    "tell_rate": "it is called publish_rate now",
-    "weights": "write it as criteria in [clusters.NAME.site]",
-    "slack_share": 'write it into slack, such as slack = "1h+0.5w"',
-}
-"""Settings that were moved or renamed: docs/developers/decisions/011."""
 
 
 class ClusterSettings(PlanningSettings):
@@ -67,12 +55,3 @@ class ClusterSettings(PlanningSettings):
                 f"that was not answered, decision_expiry + answer_grace = {least}, or a job could start twice"
             )
         return self
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_moved_settings(cls, given: Any) -> Any:
-        """Refuse settings that were moved, with their new place."""
-        for name, words in _MOVED.items():
-            if isinstance(given, dict) and name in given:
-                raise ValueError(f"{name} stands elsewhere: {words}")
-        return given

@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.checkpoint import _opened
 from schedd.features.transfers.state import TransferRecord, transfer_state
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 from schedd.wire import (
-    BagEndReported,
     BatchSkipped,
     Decision,
     Event,
@@ -30,7 +28,6 @@ from schedd.wire import (
     TransferStepDone,
     TransferWithdrawal,
 )
-from tests.engine.chaos.streams import packed
 
 T = 1_700_000_000
 JOB = SubmissionFacts("ann", "sleep 1", resources={"nodes": "1"})
@@ -342,15 +339,3 @@ def test_a_job_on_hold_without_a_place_has_none() -> None:
     cluster.send(shown())
     cluster.done(asked)
     assert starts(cluster) == -1
-
-
-def test_ends_of_bags_come_along_from_a_checkpoint_in_which_they_were_a_field_of_the_engine() -> None:
-    cluster = TransferCluster()
-    cluster.send(BagEndReported(id=cluster.id(), time=T, array="9[].server", end=T + 500))
-    header, arrays = _opened(cluster.engine.checkpoint())
-    header["state"]["bag_ends"] = header["components"]["transfers"].pop("bag_ends")
-    restored = Engine.restore(packed(header, arrays))
-    assert transfer_state(restored.state).bag_ends == {"9[].server": T + 500}
-    facts = JobFacts(id="9[1].server", owner="ann", queue="q", submitted=T, array="9[].server")
-    restored.handle([JobQueued(id=cluster.id(), time=T, job=replace(facts, resources={"nodes": "1"}))], T)
-    assert restored.state.bag_end[restored.state.records["9[1].server"].slot] == T + 500

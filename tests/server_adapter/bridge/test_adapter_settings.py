@@ -8,26 +8,6 @@ from schedd.wire.toml_files import SettingsError
 from server_adapter.settings import load_settings
 
 
-@pytest.mark.parametrize(
-    ("text", "home"),
-    [
-        ("[run]\nper_second = 50", "start_rate in [clusters.NAME] of schedd.toml"),
-        ("[run]\nper_node = 5", "start_rate_node in"),
-        ("[tell]\nthreshold = 60", "publish_threshold in"),
-        ("[tell]\nper_second = 20", "publish_rate in"),
-    ],
-)
-def test_settings_of_the_daemon_are_refused_with_their_names_there(
-    tmp_path: Path, text: str, home: str
-) -> None:
-    path = tmp_path / "pbs-adapter.toml"
-    path.write_text(text)
-    with pytest.raises(SettingsError) as refused:
-        load_settings(path, {})
-    assert "stands elsewhere" in str(refused.value)
-    assert home in str(refused.value)
-
-
 def test_times_use_the_notation_of_the_daemons_settings(tmp_path: Path) -> None:
     path = tmp_path / "pbs-adapter.toml"
     path.write_text('[poll]\ninterval = "10s"\nsnapshot = "1h"\ngap = 0.2\n')
