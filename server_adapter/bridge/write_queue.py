@@ -40,7 +40,9 @@ class AttributeWriteQueue:
         self._threshold = threshold
         self._wanted: dict[str, WriteAttributes] = {}
         self._written: dict[str, CommentContent] = {}
-        self._last: dict[str, WriteAttributes] = {}  # the decision that was written last on each job
+        self._last: dict[
+            str, WriteAttributes
+        ] = {}  # the last decision of each job that its comment agrees with
         # Jobs without a comment, and jobs with an old one. The queues alternate, so that neither many new
         # jobs nor a constantly moving plan delays the others.
         self._queues: tuple[_Queue, _Queue] = ([], [])
@@ -156,6 +158,8 @@ class AttributeWriteQueue:
                 del self._wanted[decision.job_id]
                 if comment_content(decision).empty:  # the decision that was written before is out of date
                     self._last.pop(decision.job_id, None)
+                else:  # perhaps written before a restart of the adapter; the server may still lose it
+                    self._last[decision.job_id] = decision
                 continue
             self._turn = 1 - self._turn
             writing = state.writings.get(decision.job_id, _BLANK)

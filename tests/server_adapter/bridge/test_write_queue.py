@@ -155,6 +155,19 @@ def test_a_comment_that_the_server_removed_is_written_again_after_two_readings()
         assert written(tells, moved) == expected
 
 
+def test_a_comment_from_before_a_restart_of_the_adapter_that_the_server_removed_is_written_again() -> None:
+    """The daemon repeats its decisions; one whose comment is there already was not remembered."""
+    tells, decision = AttributeWriteQueue(), plan("a", None, text="waiting for a limit")
+    there = state("a", comments={"a": comment(decision)})
+    refresh(tells, there)
+    tells.enqueue(decision)
+    assert written(tells, there) == []
+    released = state("a")
+    for expected in ([], ["a"]):
+        deque(tells.rewrite_lost(released), maxlen=0)
+        assert written(tells, released) == expected
+
+
 def test_a_job_that_started_is_forgotten() -> None:
     tells = AttributeWriteQueue()
     tells.enqueue(plan("a", NOW + 500))
