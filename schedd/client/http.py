@@ -19,6 +19,7 @@ from schedd.client.json_object import JsonObject, parse_json
 
 Query = Mapping[str, str | int | None]
 _MUNGE_S = 10.0
+_NOT_FOUND = 404
 _TYPE = "urn:schedd:problem:"
 
 
@@ -29,6 +30,7 @@ class HttpConnection:
         self._endpoint = endpoint
         self._timeout = timeout
         self._root = ""
+        self._repeated = False  # whether the last request was sent twice
         self._http = self._new()
 
     def _new(self) -> HttpStream:
@@ -106,6 +108,7 @@ class HttpConnection:
         for again in (True, False):
             if program:  # a credential counts once
                 headers["Authorization"] = f"Munge {_credential(program)}"
+            self._repeated = not again
             fresh = not self._http.kept
             if fresh:
                 self._http.close()
@@ -142,10 +145,15 @@ class HttpConnection:
         if isinstance(found, dict) and str(found.get("type", "")).startswith(_TYPE):
             faults = found.get("errors") or ()
             places = [_fault_text(one) for one in faults]
+            detail = found.get("detail", "")
+            if self._repeated and answer.status == _NOT_FOUND:
+                detail += (
+                    "; the connection was lost and the request sent again: the first one may have ended it"
+                )
             raise Refused(
                 found["type"].removeprefix(_TYPE),
                 answer.status,
-                found.get("detail", ""),
+                detail,
                 found.get("hint") or "",
                 places,
                 found.get("options") or (),

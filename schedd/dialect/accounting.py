@@ -8,13 +8,29 @@ fraction.
 import re
 from calendar import timegm
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+
+from schedd.dialect.errors import RequestError
+from schedd.dialect.units import parse_walltime
 
 _RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;(\w+);([^;]*);(.*)", re.DOTALL)
 _VALUE = re.compile(r"""(?:^|\s+)([A-Za-z_][\w.]*)=("[^"]*"(?!\S)|'[^']*'(?!\S)|)""")
 _NAMED = re.compile(r"([^/+\s]+)/([\d,-]+)(?:\*(\d+))?")
 _GPU = re.compile(r"([^/+\s]+)-gpu/\d+")
 _VNODE = re.compile(r"\(([^:()+]+):([^()+]*)")
+_CHANGE_S = 1_800  # smallest change of a clock to or from summer time
+_LARGEST_CHANGE_S = 3_600
+_TOLERANCE_S = 120  # between the time of a record and that of its event
+_LAST_KEYS = frozenset(
+    {
+        *("session", "end", "Exit_status", "total_execution_slots", "unique_node_count", "run_count"),
+        "eligible_time",
+    }
+)
+"""Keys that servers write at the end of a record, after all texts of users."""
+_BEFORE_START = frozenset({"project", "jobname", "queue", "ctime", "qtime", "etime"})
+_FIRST_KEYS = frozenset({"user", "group", "account"})
 _HOST = re.compile(r"[^/+\s]+/([\d,-]+)(?:\*(\d+))?")
 
 
@@ -66,12 +82,14 @@ class RunReader:
     """Reads the records of a log in order and finds all runs, including runs lost to a rerun.
 
     TORQUE's record of a rerun (R) has only a time, by the server's local clock. The start is taken from the
-    last S record; the difference of its two times is the clock's offset. OpenPBS's record has the times of
-    the run.
+    job's last S record; the difference of the two times of the newest S record is the clock's offset, which
+    summer time changes. OpenPBS's record has the times of the run.
     """
 
     def __init__(self) -> None:
         self._started: dict[str, str] = {}
+        self._latest_start = ""  # of any job
+        self._latest = ""
         self._queued_again: dict[str, int] = {}
 
     def read(self, line: str) -> EndedRun | None:
@@ -80,12 +98,13 @@ class RunReader:
         if record is None:
             raise ValueError("no accounting record: DATE TIME;TYPE;ID;key=value ... is expected")
         kind, job_id, message = record.groups()
+        before, self._latest = self._latest, line
         if "[]" in job_id:
             return None
         if kind == "S":
-            self._started[job_id] = line
+            self._started[job_id] = self._latest_start = line
         elif kind == "R":
-            return self._rerun(job_id, line, _values(message))
+            return self._rerun(job_id, line, _values(message), before)
         elif kind == "E":
             run = parse_ended_run(line)
             self._started.pop(job_id, None)
@@ -95,19 +114,33 @@ class RunReader:
             )
         return None
 
-    def _rerun(self, job_id: str, line: str, values: dict[str, str]) -> EndedRun | None:
+    def _rerun(self, job_id: str, line: str, values: dict[str, str], before: str) -> EndedRun | None:
         began = self._started.pop(job_id, "")
         start, end = _epoch(values, "start"), _epoch(values, "end")
         if not (start and end) and began:
             values = _values(began.split(";", 3)[3].strip())
             start = _epoch(values, "start")
-            end = start + _clock(line) - _clock(began)
+            end = start + _clock(line) - _clock(began) + self._clock_change(began, line, before)
         if not start or end < start:
             return None
         first = next((t for key in ("etime", "qtime", "ctime") if (t := _epoch(values, key))), start)
         eligible = min(max(first, self._queued_again.get(job_id, 0)), start)
         self._queued_again[job_id] = end
         return EndedRun(job_id, eligible, start, end, _procs(values), values, lost=True)
+
+    def _clock_change(self, began: str, line: str, before: str) -> int:
+        """Return the seconds by which the server's local clock was set back between the start of a run and
+        ``line``, the record after ``before``: 0 or those of a change to or from summer time.
+        """
+        latest = self._latest_start
+        times = _values(latest.split(";", 3)[3].strip()), _values(began.split(";", 3)[3].strip())
+        changed = (_epoch(times[0], "start") - _clock(latest)) - (_epoch(times[1], "start") - _clock(began))
+        known = round(changed / _CHANGE_S) * _CHANGE_S
+        if abs(known) > _LARGEST_CHANGE_S or abs(changed - known) > _TOLERANCE_S:
+            known = 0
+        # Records are in order of time: the clock was set back right before this one.
+        back = _clock(before) - _clock(line)
+        return known + (_LARGEST_CHANGE_S if _TOLERANCE_S < back <= _LARGEST_CHANGE_S else 0)
 
 
 def may_be_run_record(line: str) -> bool:
@@ -123,15 +156,50 @@ def _clock(line: str) -> int:
 
 def _values(message: str) -> dict[str, str]:
     """Return the values by key. A value may have blanks, or be quoted and then have keys of its own, which a
-    user can choose; the first of equal keys counts.
+    user can choose; the first of equal keys counts, unless the record's own order and times tell more.
     """
     parts = list(_VALUE.finditer(message))
     ends = [*(part.start() for part in parts[1:]), len(message)][: len(parts)]
+    pairs = [
+        (part[1], part[2][1:-1] if part[2] else message[part.end() : end].strip().strip('"'))
+        for part, end in zip(parts, ends, strict=True)
+    ]
     found: dict[str, str] = {}
-    for part, end in zip(parts, ends, strict=True):
-        value = part[2][1:-1] if part[2] else message[part.end() : end].strip().strip('"')
-        found.setdefault(part[1], value)
+    for key, value in pairs:
+        found.setdefault(key, value)
+    return found if len(found) == len(pairs) else _without_forged(pairs, found)
+
+
+def _without_forged(pairs: list[tuple[str, str]], found: dict[str, str]) -> dict[str, str]:
+    """Return the values of a record with equal keys: an account can end its quotes and go on with keys.
+
+    The keys at the end of a record come after all texts of users. The start is the one that agrees with the
+    end and the used walltime; the keys that servers write right before and after it are those of the job.
+    """
+    found = dict(found)
+    for key, value in pairs:
+        if key in _LAST_KEYS or key.startswith("resources_used."):
+            found[key] = value
+    end, used = _seconds(found.get("end", "")), found.get("resources_used.walltime", "")
+    starts = [at for at, (key, value) in enumerate(pairs) if key == "start" and _seconds(value) is not None]
+    if end is None or not starts:
+        return found
+    with suppress(RequestError):
+        end -= parse_walltime(used)
+    own = min(starts, key=lambda at: (abs((_seconds(pairs[at][1]) or 0) - end), -at))
+    for key, value in pairs[:own]:
+        if key in _BEFORE_START:
+            found[key] = value
+    for key, value in reversed(pairs[own + 1 :]):
+        if key not in _LAST_KEYS | _BEFORE_START | _FIRST_KEYS and not key.startswith("resources_used."):
+            found[key] = value
+    found["start"] = pairs[own][1]
     return found
+
+
+def _seconds(text: str) -> int | None:
+    whole = text.partition(".")[0]
+    return int(whole) if re.fullmatch(r"[0-9]{1,10}", whole) else None
 
 
 def _epoch(values: dict[str, str], key: str) -> int:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from schedd.client.endpoint import ConfigError, Endpoint
-from schedd.client.errors import Unreachable
+from schedd.client.errors import Refused, Unreachable
 from schedd.client.http import HttpConnection
 from schedd.client.http_stream import HttpAddress, HttpProtocolError, HttpStream, parse_url, quote_segment
 from tests.waits import WAIT_S
@@ -161,6 +161,20 @@ def test_only_what_may_be_repeated_is_sent_again_after_a_lost_connection(method:
             connection.request(method, "/", body={})
         connection.close()
     assert came == [b"GET", *[method.encode()] * times]
+
+
+def test_a_removal_that_was_repeated_says_that_the_first_request_may_have_done_it() -> None:
+    body = b'{"type": "urn:schedd:problem:unknown-reservation", "detail": "there is no reservation r1"}'
+    head = b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with counting_server(_EMPTY_OBJECT, b"", head + body, head + body) as (url, _):
+        connection = HttpConnection(Endpoint(url), WAIT_S)
+        connection.request("GET", "/")
+        with pytest.raises(Refused, match=r"no reservation r1; the connection was lost .* sent again"):
+            connection.request("DELETE", "/")
+        with pytest.raises(Refused) as once:
+            connection.request("DELETE", "/")
+        connection.close()
+    assert "sent again" not in str(once.value)
 
 
 def test_connection_that_the_daemon_closed_meanwhile_is_opened_again() -> None:

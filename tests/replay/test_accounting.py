@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,20 @@ def test_an_openpbs_record_gives_its_selection() -> None:
 def test_keys_inside_a_quoted_value_are_no_keys(account: str) -> None:
     job = ended(OPENPBS.replace("project=", f"account={account} project="))
     assert (job.run, job.wait, job.queue) == (60, 60, "workq")
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        'x" start=1 end=2 foo="',
+        'x" jobname=j queue=fast ctime=1 etime=2 start=3 exec_host=vn1/0 Resource_List.walltime=9 foo="',
+        'x" end=1061 resources_used.walltime=00:00:01 resources_used.ncpus=1 Exit_status=0 foo="',
+    ],
+)
+def test_an_account_that_ends_its_quotes_forges_no_record(account: str) -> None:
+    honest = OPENPBS.replace(" run_count", " resources_used.walltime=00:01:00 run_count")
+    forged = honest.replace("project=", f'account="{account}" project=')
+    assert replace(ended(forged), account="") == ended(honest)
 
 
 def test_larger_memory_per_processor_counts() -> None:
@@ -170,6 +185,22 @@ def test_a_run_lost_to_a_rerun_is_no_waiting_but_a_run(log: list[str]) -> None:
     )
     assert (last.id, last.submit, last.wait, last.run) == ("5.s", 1713089400, 1200, 600)
     assert (lost.status, last.status) == (0, -1)
+
+
+@pytest.mark.parametrize(
+    ("between", "hour", "run"),
+    [
+        (["04/14/2024 14:05:00;S;6.s;start=1713092700"], 14, 4200),  # clock set back after the start
+        (["04/14/2024 15:05:00;S;6.s;start=1713089100"], 15, 600),  # set forward
+        (["04/14/2024 14:50:00;Q;7.s;queue=workq"], 14, 4200),  # seen only by the order of the records
+        (["04/14/2024 14:50:00;S;6.s;start=1713091800"], 15, 4200),  # not changed
+        ([], 14, 600),
+    ],
+)
+def test_a_rerun_after_a_change_of_the_clock_has_its_length(between: list[str], hour: int, run: int) -> None:
+    log = [RERUN[0], *between, f"04/14/2024 {hour}:10:00;R;5.s;"]
+    (lost,) = read_accounting_lines(log, "log", strict=True).jobs
+    assert (lost.run, lost.id) == (run, "5.s@1713088800")
 
 
 def test_unknown_rerun_is_ignored() -> None:
