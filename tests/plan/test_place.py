@@ -1,5 +1,6 @@
 """Searches agree with the reference planner."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,22 @@ def test_placements_match_the_reference(cluster: list[Node], jobs: list[Any]) ->
     mirror.check_rooms()
     mirror.check_bounds(5)
     assert not mirror.over_committed(0)
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=examples(20))
+def test_units_on_many_nodes_match_the_reference(seed: int) -> None:
+    rng = random.Random(seed)
+    mirror = Mirror(Plan([Node(f"n{i}", rng.randint(1, 4)) for i in range(24)], 0))
+    for _ in range(25):
+        request = Request((Chunk(rng.randint(2, 30), rng.choice([1, 1, 2, 4])),), rng.choice(list(Place)))
+        slot = mirror.new(request, rng.randint(20, 400), rng.randint(0, 200))
+        expected = mirror.earliest(slot, 5)
+        assert mirror.plan.place(slot, 5) == expected
+        if expected >= 0 and rng.random() < 0.3:  # what it leaves lets rows gain before others end
+            mirror.plan.drop_job(slot, 0)
+            del mirror.jobs[slot]
+    mirror.check_bounds(5)
 
 
 @given(

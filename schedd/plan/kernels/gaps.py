@@ -51,7 +51,7 @@ from schedd.plan.kernels.layout import (
     Tables,
 )
 from schedd.plan.kernels.rows import fit, is_spent, locate, needed
-from schedd.plan.kernels.selection import select_kth, sift_down
+from schedd.plan.kernels.selection import sift_down, sift_up
 
 
 @inner
@@ -77,8 +77,9 @@ def find_single(
     n = 0
     for i in range(sets_len):
         row = tb.sets[sets_at + i]
-        key[i] = max(tb.bounds[level * DURATIONS + step, row], ready)
-        if key[i] <= best and tb.rows[row, USABLE] > tb.ctl[LEAST_TIER]:
+        begin = max(tb.bounds[level * DURATIONS + step, row], ready)
+        if begin <= best and tb.rows[row, USABLE] > tb.ctl[LEAST_TIER]:
+            key[i] = begin
             heap[n] = i
             n += 1
     for j in range(n // 2 - 1, -1, -1):
@@ -208,67 +209,104 @@ def find_spread(
     row.
 
     Advances to the next time when enough rows may have gained, so that no start is missed: between these
-    times the counts are upper bounds. Beyond the limit it returns LATER, but not before it has done as much
-    work as its initialisation took; otherwise restarting would cost more than pausing saves.
+    times the counts are upper bounds. Rows that cannot gain before ``bound`` are not kept: on a large
+    cluster nearly all. Beyond the limit it returns LATER, but not before it has done as much work as its
+    initialisation took; otherwise restarting would cost more than pausing saves.
     """
     u = tb.scratch[UNITS]
     nxt = tb.scratch[NEXT]
     fresh = tb.scratch[FRESH]
-    tmp = tb.scratch[SORT]
+    heap = tb.scratch[SORT]  # indices of the rows that may gain before `end`, the first to gain on top
     sets = tb.sets
     t = ready
+    end = min(bound, FAR)
     total = 0
+    n = 0
     most = min(per_node, count)
     level = need_level(need[CPUS], exclusive)
     step = duration_step(dur)
+    q = level * DURATIONS + step
     begun = tb.ctl[WORK]
     for i in range(sets_len):
+        u[i] = 0
         row = sets[sets_at + i]
+        if most == 1 and tb.bounds[q, row] >= end:
+            continue
         if tb.rows[row, USABLE] <= tb.ctl[LEAST_TIER]:
-            u[i] = 0
-            nxt[i] = FAR
-        else:
-            u[i], nxt[i] = count_units(tb, row, need, cols, exclusive, most, t, dur, bound, level, step)
+            continue
+        u[i], nxt[i] = count_units(tb, row, need, cols, exclusive, most, t, dur, bound, level, step)
         fresh[i] = t
         total += u[i]
+        if nxt[i] < end:
+            heap[n] = i
+            n += 1
+    for j in range(n // 2 - 1, -1, -1):
+        sift_down(heap, n, nxt, j)
     limit = FAR
     if tb.ctl[LIMIT] > 0:
         limit = max(tb.ctl[LIMIT], 2 * tb.ctl[WORK] - begun)
     while True:
         if total >= count:
             total = 0
+            changed = False
             for i in range(sets_len):
-                if fresh[i] < t and u[i] > 0:
+                if u[i] == 0:
+                    continue
+                if fresh[i] < t:
+                    before = nxt[i]
                     u[i], nxt[i] = count_units(
                         tb, sets[sets_at + i], need, cols, exclusive, most, t, dur, bound, level, step
                     )
                     fresh[i] = t
+                    if before >= end and nxt[i] < end:
+                        heap[n] = i
+                        n += 1
+                    changed = changed or nxt[i] != before
                 total += u[i]
             if total >= count:
                 return t
+            if changed:
+                kept = 0
+                for j in range(n):
+                    if nxt[heap[j]] < end:
+                        heap[kept] = heap[j]
+                        kept += 1
+                n = kept
+                for j in range(n // 2 - 1, -1, -1):
+                    sift_down(heap, n, nxt, j)
         # At least this many rows must gain before enough units fit.
         gain = (count - total + most - 1) // most
         if gain > sets_len:
             return NONE
         tb.ctl[WORK] += sets_len
-        for i in range(sets_len):
-            tmp[i] = nxt[i]
-        t = select_kth(tmp, sets_len, gain)
-        if t >= bound or t >= FAR:
+        if gain > n:
             return NONE
+        # The rows that gain until then go to the end of the heap's array, and are counted again.
+        first = n
+        while n > 0 and (first - n < gain or nxt[heap[0]] <= t):
+            i = heap[0]
+            t = nxt[i]
+            n -= 1
+            heap[0] = heap[n]
+            heap[n] = i
+            sift_down(heap, n, nxt, 0)
         if tb.ctl[WORK] > limit:
             tb.ctl[CAME_TO] = t
             return LATER
         if is_spent(tb):
             return SPENT
-        for i in range(sets_len):
-            if nxt[i] <= t:
-                total -= u[i]
-                u[i], nxt[i] = count_units(
-                    tb, sets[sets_at + i], need, cols, exclusive, most, t, dur, bound, level, step
-                )
-                fresh[i] = t
-                total += u[i]
+        for j in range(n, first):
+            i = heap[j]
+            total -= u[i]
+            u[i], nxt[i] = count_units(
+                tb, sets[sets_at + i], need, cols, exclusive, most, t, dur, bound, level, step
+            )
+            fresh[i] = t
+            total += u[i]
+            if nxt[i] < end:
+                heap[n] = i
+                sift_up(heap, nxt, n)
+                n += 1
 
 
 @inner

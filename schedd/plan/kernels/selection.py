@@ -52,3 +52,17 @@ def sift_down(heap: Ints, n: int, key: Ints, at: int) -> None:
         at = child
     if at < n:
         heap[at] = i
+
+
+@inner
+def sift_up(heap: Ints, key: Ints, at: int) -> None:
+    """Sift the element at ``at``, which was appended to the heap before it, up to its place."""
+    i = heap[at]
+    while at > 0:
+        parent = (at - 1) >> 1
+        j = heap[parent]
+        if key[j] < key[i] or (key[j] == key[i] and j < i):
+            break
+        heap[at] = j
+        at = parent
+    heap[at] = i
