@@ -2,7 +2,6 @@
 
 from schedd.client import ClientError, Refused, Unreachable
 from schedd.client.answers import ClusterView
-from schedd.federation.cluster_summary import job_start_words
 
 
 def describe_failure(error: ClientError) -> str:
@@ -19,7 +18,7 @@ def describe_failure(error: ClientError) -> str:
 def describe_unusable(view: ClusterView) -> str:
     """Return why a cluster that answers takes no jobs now; empty if it takes some."""
     if view.stale:
-        return f"its plan may be out of date; job starts: {job_start_words(view) or 'not known'}"
+        return f"its plan may be out of date; job starts: {view.job_starts.words}"
     if not view.nodes:
         return "its server was not read yet"
     if view.mode != "scheduler":

@@ -26,6 +26,8 @@ class FeatureSettings:
     """Its settings. All have defaults, which apply where the table is left out, except for ``absent``."""
     entry: str = ""
     """For a table of named entries, each of which is a ``model``: the word for a name in the reference."""
+    listed: bool = False
+    """For a list of tables, each of which is a ``model``. They are entries by their number in the list."""
     about: str  # description of the table in the reference
     heading: str  # heading of the reference under which the table stands; a new one comes after the others
     absent: Mapping[str, Any] = field(default_factory=dict)  # settings of a site without the table
@@ -33,8 +35,8 @@ class FeatureSettings:
     """Raises ValueError for other settings of the site, in plain values, that contradict these."""
     tables: Mapping[str, type[Section]] = field(default_factory=dict)
     """Tables within the table, by the rest of their name in the reference: ``sets.PARTITION``."""
-    limits: Callable[[Any], Iterator[Limit]] | None = None
-    """Returns limits that follow from the entries by name."""
+    limits: Callable[[Any, str], Iterator[Limit]] | None = None
+    """Returns limits that follow from the entries by name, with windows on the clock of a time zone."""
     obeys: Callable[[Mapping[str, Any]], frozenset[str]] | None = None
     """Returns, for the content of the table, the requested resources that the feature obeys in place of the
     dialect."""
@@ -57,7 +59,7 @@ def parse_feature_settings(plain: Mapping[str, Any]) -> dict[type[Section], Sect
     return {
         one.model: one.model.model_validate(_own_table(one, plain))
         for one in feature_settings()
-        if not one.entry
+        if not (one.entry or one.listed)
     }
 
 
@@ -65,8 +67,8 @@ def parse_feature_entries(plain: Mapping[str, Any], zone: str) -> dict[type[Sect
     """The entries of all tables of named entries, by their models; as ``parse_feature_settings``."""
     found: dict[type[Section], Mapping[str, Section]] = {}
     for one in feature_settings():
-        if one.entry:
-            table: Mapping[str, Any] = plain.get(one.table) or {}
+        if one.entry or one.listed:
+            table: Mapping[str, Any] = _named(plain.get(one.table) or {})
             found[one.model] = {name: one.model.model_validate(entry) for name, entry in table.items()}
             for entry in found[one.model].values():
                 if isinstance(entry, WindowSettings):
@@ -74,11 +76,16 @@ def parse_feature_entries(plain: Mapping[str, Any], zone: str) -> dict[type[Sect
     return found
 
 
-def feature_limits(entries: Mapping[type[Section], Mapping[str, Section]]) -> Iterator[Limit]:
+def feature_limits(entries: Mapping[type[Section], Mapping[str, Section]], zone: str) -> Iterator[Limit]:
     """The limits that follow from the entries."""
     for one in feature_settings():
         if one.limits is not None:
-            yield from one.limits(entries[one.model])
+            yield from one.limits(entries[one.model], zone)
+
+
+def _named(entries: Any) -> Mapping[str, Any]:
+    """The entries of a table by name, those of a list by number."""
+    return entries if isinstance(entries, Mapping) else {str(i): one for i, one in enumerate(entries)}
 
 
 def _own_table(one: FeatureSettings, plain: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -23,7 +23,6 @@ from schedd.policy.feature_settings import (
 from schedd.policy.limits import Limit
 from schedd.policy.priority import SiteWeights
 from schedd.policy.reliability import Reliability
-from schedd.policy.site_tables import SiteLimitSettings
 from schedd.wire.section import Section
 
 _S = TypeVar("_S", bound=Section)
@@ -110,8 +109,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         check_weights(parse_criteria(plain["criteria"]))
     zone = plain.get("zone", "UTC")
     entries = parse_feature_entries(plain, zone)
-    tables = [SiteLimitSettings.model_validate(one) for one in plain.get("limits") or ()]
-    limits = [limit for one in tables for limit in one.limits(zone)]
+    limits = list(feature_limits(entries, zone))
     return SitePolicy(
         zone=zone,
         plain=dict(plain),
@@ -122,10 +120,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         objectives=plain.get("objectives") or None,
         weights=SiteWeights(**(plain.get("priority") or {}), classes=plain.get("classes") or {}),
         tallied_limits=tuple(limit for limit in limits if limit.counts != "running"),
-        limits=(
-            *(limit for limit in limits if limit.counts == "running"),
-            *feature_limits(entries),
-        ),
+        limits=tuple(limit for limit in limits if limit.counts == "running"),
         speeds=dict(plain.get("speeds") or {}),
         throughput={app: dict(rates) for app, rates in (plain.get("throughput") or {}).items()},
         spare_scarce=plain.get("spare_scarce", True),

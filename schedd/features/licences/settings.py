@@ -39,7 +39,7 @@ class LicenceSettings(Section):
         return self
 
 
-def _fixed_limits(licences: Mapping[str, LicenceSettings]) -> Iterator[Limit]:
+def _fixed_limits(licences: Mapping[str, LicenceSettings], _: str) -> Iterator[Limit]:
     for name, one in licences.items():
         if one.copies is not None:
             yield Limit(amount=one.copies, what=name)

@@ -18,7 +18,6 @@ from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import FeatureSettings, feature_settings
 from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
-from schedd.policy.site_tables import SiteLimitSettings
 from schedd.service.settings.auth import (
     AuthSettings,
     GrantSettings,
@@ -46,6 +45,8 @@ def _feature_sections(one: FeatureSettings) -> dict[str, type[BaseModel]]:
     table = f"clusters.NAME.site.{one.table}"
     if one.entry:
         return {f"[{table}.{one.entry}]": one.model}
+    if one.listed:
+        return {f"[[{table}]]": one.model}
     found: dict[str, type[BaseModel]] = {f"[{table}]": one.model}
     for inner, model in one.tables.items():
         is_list = get_origin(one.model.model_fields[inner.partition(".")[0]].annotation) is tuple
@@ -68,7 +69,6 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site]": SiteSettings,
     "[clusters.NAME.site.priority]": PrioritySettings,
     "[clusters.NAME.site.classes.CLASS]": JobClass,
-    "[[clusters.NAME.site.limits]]": SiteLimitSettings,
     "[clusters.NAME.site.node_sets]": NodeSetSettings,
     "[clusters.NAME.site.power.NODES]": Draw,
     "[[clusters.NAME.site.prices]]": Price,
@@ -217,7 +217,7 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "[clusters.NAME.site.priority]",
         "[clusters.NAME.site.classes.CLASS]",
     ),
-    "Limits and licences": ("[[clusters.NAME.site.limits]]",),
+    "Limits and licences": (),
     "Reservations and bookings": (),
     "Node sets": ("[clusters.NAME.site.node_sets]",),
     "Power, energy and prices": (

@@ -12,7 +12,6 @@ from schedd.policy.feature_settings import feature_settings
 from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
 from schedd.policy.site import site_policy
-from schedd.policy.site_tables import SiteLimitSettings
 from schedd.wire.section import Name, Names, Section, SettingConflictError
 from schedd.wire.times import Whole
 
@@ -70,8 +69,6 @@ class KernelSiteSettings(Section):
     docs/administrators/policy.md."""
     classes: dict[Name, JobClass] = Field(default_factory=dict)
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
-    limits: tuple[SiteLimitSettings, ...] = ()
-    """Limits on use at once, on waiting jobs, and on use over time: `[[clusters.main.site.limits]]`."""
     speeds: dict[Name, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
@@ -144,6 +141,8 @@ else:
         **{
             one.table: (dict[Name, one.model], Field(default_factory=dict, description=one.about))
             if one.entry
+            else (tuple[one.model, ...], Field(default=(), description=one.about))
+            if one.listed
             else (one.model | None, Field(default=None, description=one.about))
             for one in feature_settings()
         },
