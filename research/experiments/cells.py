@@ -82,7 +82,8 @@ class Search:
 class Cell:
     """One replay: ``search`` only with the planning policy, ``slack`` as ``Slack.parse`` reads it.
 
-    ``name`` is what tables call the policy; ``weights`` are what a placement values by, without a search.
+    ``name`` is what tables call the policy; ``weights`` are what a placement values by, without a search;
+    ``site`` is the site's policy as plain values.
     """
 
     workload: Workload
@@ -91,12 +92,15 @@ class Cell:
     slack: str = "0"
     search: Search | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
+    site: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
         found = asdict(self)
         if not self.workload.skip:  # so it was before there were windows: what was found then still counts
             del found["workload"]["skip"]
+        if not self.site:  # the same for policies of sites
+            del found["site"]
         if self.workload.failures is not None:
             found["workload"]["failures"] = list(self.workload.failures)
         return found
@@ -150,6 +154,7 @@ def run_cell(cell: Cell, logs: str) -> dict[str, Any]:
         ),
         searching=searching,
         weights=cell.weights,
+        site=cell.site or None,
         outages=random_outages(prepared, *failures, seed=1) if failures else (),
     )
     return {

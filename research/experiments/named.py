@@ -1,8 +1,8 @@
 """The experiments by name: which logs, policies, estimates, slacks and seeds make each, as data."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from research.experiments.cells import Cell, Part, Search, Workload
 from schedd.engine import SITE_SLACK
@@ -61,6 +61,7 @@ def _searches(
     seeds: Iterable[int] = _SEEDS,
     name: str = SEARCH_POLICY,
     every: int = Search().every,
+    site: Mapping[str, Any] | None = None,
     **weights: float,
 ) -> list[Cell]:
     return [
@@ -70,6 +71,7 @@ def _searches(
             policy=PLANNING_POLICY,
             slack=slack,
             search=Search(seed=seed, every=every, weights=weights),
+            site=site or {},
         )
         for seed in seeds
     ]
@@ -143,8 +145,17 @@ _PLACEMENT_WEIGHTS: Final = {"late_jobs": 1.0, "bounded_slowdown": 1.0, "weighte
 """Those of Klusáček's second experiment (2011)."""
 
 
+_WISHES: Final = {"deadlines": {"admission": False}}
+"""No deadline is accepted: an accepted one is a promise, which binds placements and searches."""
+_ADMITTED: Final = f"{_SEARCHED}, admission"
+
+
 def _placed(workload: Workload, name: str, **weights: float) -> Cell:
-    return Cell(workload=workload, name=name, policy=name, slack="off", weights=weights)
+    return Cell(workload=workload, name=name, policy=name, slack="off", weights=weights, site=_WISHES)
+
+
+def _searched(workload: Workload, name: str, every: int, site: Mapping[str, Any]) -> list[Cell]:
+    return _searches(workload, "off", (1,), name, 5 * every, site, **_SEARCH_WEIGHTS)
 
 
 def _deadlines() -> Experiment:
@@ -154,14 +165,16 @@ def _deadlines() -> Experiment:
             workload = Workload(log="stream", every_s=every, stream_seed=seed)
             cells += _rivals(workload, ("fcfs", "edf", "easy", "flexible", PLANNING_POLICY))
             cells += [_placed(workload, name, **_PLACEMENT_WEIGHTS) for name in PLACEMENTS]
-            cells += _searches(workload, "off", (1,), _SEARCHED, 5 * every, **_SEARCH_WEIGHTS)
+            cells += _searched(workload, _SEARCHED, every, _WISHES)
+            cells += _searched(workload, _ADMITTED, every, {})
     return Experiment(
         name="deadlines",
         about="Synthetic streams of 3,000 jobs on 150 machines, 70 % with a deadline, one job every 1, 3 "
         "or 5 s in the mean, two seeds each (the thesis has twenty): 6 to 1.2 times what the machines can "
         "serve. After every five arrivals in the mean there is a search, which weighs late jobs and slowdown "
-        "alike; no promise holds. `best-gap` and `best-gap-edf` value late jobs, slowdown and weighted "
-        "utilisation alike when they place a job at its arrival.",
+        "alike; no promise holds, and deadlines are wishes. With `admission` a deadline that the plan meets "
+        "is accepted, and no search may make that job late. `best-gap` and `best-gap-edf` value late jobs, "
+        "slowdown and weighted utilisation alike when they place a job at its arrival.",
         cells=tuple(cells),
         figures=("late", "tardiness", "wait", "slowdown", "utilisation", "weighted"),
         curve="every_s",
@@ -175,7 +188,7 @@ def _speeds() -> Experiment:
             workload = Workload(log="stream", every_s=every, stream_seed=seed, paced=True)
             cells += _rivals(workload, ("edf", "easy", "flexible", PLANNING_POLICY))
             cells += [_placed(workload, name, **_PLACEMENT_WEIGHTS) for name in PLACEMENTS]
-            cells += _searches(workload, "off", (1,), _SEARCHED, 5 * every, **_SEARCH_WEIGHTS)
+            cells += _searched(workload, _SEARCHED, every, _WISHES)
     return Experiment(
         name="speeds",
         about="The streams of the experiment `deadlines` on machines of three speeds, which run a job in its "

@@ -99,6 +99,17 @@ def test_streams_are_what_they_say() -> None:
         stream(10, 0, 1)
 
 
+def test_where_no_promise_holds_no_accepted_deadline_binds_a_search() -> None:
+    cells = [cell for name in ("deadlines", "speeds") for cell in EXPERIMENTS[name].cells]
+    free = [cell for cell in cells if cell.slack == "off" and not cell.name.endswith(", admission")]
+    assert {cell.name for cell in free} == {"best-gap", "best-gap-edf", "tabu U+BSD"}
+    crowded = Workload(log="stream", every_s=1, jobs=400)
+    searched, admitted = (
+        run_cell(replace(cell, workload=crowded), "") for cell in EXPERIMENTS["deadlines"].cells[7:9]
+    )
+    assert searched["moves_too_late"] == 0 < admitted["moves_too_late"]
+
+
 def test_failures_kill_jobs_and_have_no_bound() -> None:
     cell = Cell(workload=replace(STREAM, failures=(0.05, 0.05)), name="easy", policy="easy")
     row = run_cell(cell, "")
