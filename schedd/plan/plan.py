@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import chain
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.displace import displace_and_commit
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import (
+    find_best_variant,
     note_held,
     occupy,
     place,
@@ -30,7 +32,7 @@ from schedd.plan.kernels.priority_displacement import displace_lower_ranked
 from schedd.plan.kernels.rows import forget_past
 from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START
 from schedd.plan.machine import Machine
-from schedd.plan.records import NO_MOVES, Moves, Take
+from schedd.plan.records import NO_MOVES, Moves, RequestVariant, Take
 from schedd.plan.repairs import WHOLE_PASS, Repairs
 from schedd.plan.schema import copy_fields
 from schedd.plan.shapes import Shapes
@@ -224,6 +226,57 @@ class Plan(PlanContents, WorkLimits):
         if start == at.SPENT:
             raise self.work_spent_error()
         return start
+
+    def variant(self, slot: int) -> RequestVariant:
+        """Return the present request, duration and pool amounts of a job."""
+        duration = int(self.slabs.tb.jobs[at.DUR, slot])
+        return RequestVariant(self.request(slot), duration, self.pool_amounts(slot))
+
+    def find_best_variant(
+        self,
+        slot: int,
+        variants: Sequence[RequestVariant],
+        now: int,
+        ready: int,
+        bound: int = NOT_BOUND,
+        promised: int = NOT_BOUND,
+    ) -> tuple[int, int]:
+        """Return the index of the best of several requests for an unplaced job, and its earliest start in
+        ``[ready, bound)``; (-1, -1): none has one. Changes nothing.
+
+        Starts up to ``promised`` precede later ones, then the earliest end counts, then the earliest start,
+        then the order of the variants. Raises WorkSpent.
+        """
+        slabs, jobs = self.slabs, self.slabs.tb.jobs
+        own, kept = self.pool_amounts(slot), slabs.n_pools
+        entries = [self._pool_entries(one.pools) if one.pools != own else [] for one in variants]
+        shapes = [self.shapes.intern(one.request) for one in variants]
+        table: list[tuple[int, int, int, int]] = []
+        for one, shape, pools in zip(variants, shapes, entries, strict=True):
+            first, n = self._add_pool_entries(pools), len(pools)
+            if one.pools == own:
+                first, n = int(jobs[at.POOL, slot]), int(jobs[at.POOLS, slot])
+            table.append((shape, one.duration, first, n))
+        try:
+            rows = np.array(table, np.int64).reshape(-1, 4)
+            found = find_best_variant(slabs.tb, rows, ready, now, bound, promised)
+        finally:
+            for shape in shapes:
+                self.shapes.release(shape)
+            for row, amount in chain.from_iterable(entries):
+                self._machine.add_demand(row, -amount)
+            slabs.n_pools = kept
+        if found[0] == at.SPENT:
+            raise self.work_spent_error()
+        return found
+
+    def set_variant(self, slot: int, variant: RequestVariant, now: int) -> None:
+        """Give an unplaced job another request, duration and amounts."""
+        self.set_request(slot, variant.request)
+        if variant.pools != self.pool_amounts(slot):
+            self.set_pools(slot, variant.pools, now)
+        if variant.duration != int(self.slabs.tb.jobs[at.DUR, slot]):
+            self.set_duration(slot, variant.duration, now)
 
     def place_at_start(self, slot: int, start: int, now: int) -> bool:
         """Place an unplaced job at ``start``, on any nodes with room. Return whether there is room.

@@ -1,11 +1,24 @@
 """Values that the plan returns: what a job holds of a row, free capacity over time, and moves."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from schedd.model import Request
 from schedd.plan.kernels.layout import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class RequestVariant:
+    """One of several requests that a job may be planned with: its duration in seconds, and its amounts by
+    pool.
+    """
+
+    request: Request
+    duration: int
+    pools: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

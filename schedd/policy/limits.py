@@ -127,6 +127,7 @@ _SECONDS: Final[Mapping[str, str]] = {
     "walltime": "hours of walltime",
 }
 """What limits of use over time count, and its name in hours."""
+COUNTS_TIME: Final = frozenset({*_SECONDS, PLANNED_WALLTIME})  # what grows with the planned walltime
 _COUNTED = frozenset({"jobs", "cpus", "nodes", "gpus", "mem", "vmem", *_SECONDS, WATTS})
 _RESOURCES: Mapping[str, str] = {"ncpus": "cpus", "ngpus": "gpus", "nodect": "nodes", "nodes": "nodes"}
 _SHIFTS: Mapping[str, int] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import NOT_BOUND, Plan
+from schedd.plan.records import RequestVariant
 from tests.plan.mirror import Mirror
 from tests.plan.reference import Reference
 from tests.plan.strategies import DURATIONS, MOMENTS, chunks, clusters, is_mixed, requests
@@ -276,3 +277,43 @@ def test_job_is_placed_at_a_later_start_without_loss_of_what_searches_know(
         assert not plan.freed
     mirror.check_bounds(5)
     assert not mirror.over_committed(0)
+
+
+@given(
+    clusters(),
+    JOBS,
+    st.lists(st.tuples(requests(sets=True), DURATIONS, MOMENTS), max_size=4),
+    st.integers(0, 60),
+    st.sampled_from([0, 30, 200, NOT_BOUND]),
+)
+def test_best_variant_is_the_first_to_end_of_those_in_time(
+    cluster: list[Node], jobs: list[Any], variants: list[Any], ready: int, promised: int
+) -> None:
+    mirror = Mirror(Plan(cluster, 0))
+    mirror.plan.set_pool("p", 2, 0)
+    mirror.pool_sizes["p"] = 2
+    for i, (request, duration, start) in enumerate(jobs):
+        mirror.plan.place(mirror.new(request, duration, start, {"p": i % 2}), 0)
+    request, duration, _ = jobs[0]
+    slot = mirror.new(request, duration, 0, {"p": 1})
+    tried = [
+        RequestVariant(one, seconds, {"p": i % 3} if i % 3 else {})
+        for i, (one, seconds, _) in enumerate(variants)
+    ]
+    reference = mirror.reference(slot)
+    found = []
+    for i, one in enumerate(tried):
+        start = reference.earliest(one.request, one.duration, ready, pools=dict(one.pools))
+        if start >= 0:
+            found.append((start > promised, start + one.duration, start, i))
+    _, _, start, best = min(found, default=(False, 0, -1, -1))
+    before = [mirror.plan.start(slot), mirror.plan.variant(slot), mirror.plan.slabs.n_pools]
+    assert mirror.plan.find_best_variant(slot, tried, 0, ready, promised=promised) == (best, start)
+    assert [mirror.plan.start(slot), mirror.plan.variant(slot), mirror.plan.slabs.n_pools] == before
+    if best >= 0:
+        mirror.plan.set_variant(slot, tried[best], 0)
+        mirror.plan.set_ready(slot, ready)
+        mirror.jobs[slot] = (tried[best].request, tried[best].duration, ready, dict(tried[best].pools))
+        assert mirror.plan.place(slot, 0) == start
+        mirror.check_takes(slot)
+    mirror.check_timelines(0)

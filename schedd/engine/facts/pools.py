@@ -18,6 +18,7 @@ from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.policy.economy import Economy
 from schedd.policy.limits import (
+    COUNTS_TIME,
     PLANNED_WALLTIME,
     WATTS,
     Claim,
@@ -151,6 +152,7 @@ class LimitBook:
     """Queues that have limits; empty: all."""
     _prefixes: tuple[str, ...] = ()  # beginnings of queues with limits
     scopes: frozenset[str] = NO_SCOPES  # scopes that have limits: other scopes have no effect
+    _counts_time: bool = False  # whether a limit counts an amount of ``COUNTS_TIME``
 
     def copy(self) -> "LimitBook":
         """Return a copy for a fork of the plan."""
@@ -192,6 +194,7 @@ class LimitBook:
         self._limited = frozenset(limit.queue for limit in self._all if not limit.scope)
         self._prefixes = tuple(queue[:-1] for queue in self._limited if queue.endswith("*"))
         self.scopes = frozenset(limit.scope for limit in self._all if limit.scope)
+        self._counts_time = any(limit.what in COUNTS_TIME for limit in self._all)
 
     @property
     def copies(self) -> dict[str, int]:
@@ -222,7 +225,7 @@ class LimitBook:
         if last is None or not (last[0] is facts and last[1] is plan and last[2] is self.types):
             self._last_job, self._last_amounts = (facts, plan, self.types), []
         for known, its_scopes, amounts in self._last_amounts:
-            if known is understood and its_scopes == scopes:
+            if its_scopes == scopes and (known is understood or self._claims_as_much(known, understood)):
                 return amounts
         claim = self.claim(facts, understood)
         if scopes:
@@ -252,6 +255,13 @@ class LimitBook:
                     self._open(plan, pool, now, now + _AHEAD)
         self._last_amounts.append((understood, scopes, wanted))
         return wanted
+
+    def _claims_as_much(self, one: ParsedRequest, other: ParsedRequest) -> bool:
+        """Return whether two forms of a job's request differ in nothing that a limit counts. Forms that
+        differ only in their walltime share a request.
+        """
+        same = one.request is other.request and one.request is not None
+        return same and not self._counts_time and one.assumed_mem == other.assumed_mem
 
     def claim(self, facts: JobFacts, understood: ParsedRequest) -> Claim:
         """Return the claim of a job, without scopes. An arrival needs it for limits and for its priority."""

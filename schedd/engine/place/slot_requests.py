@@ -13,7 +13,35 @@ from schedd.engine.facts.state import EngineState
 from schedd.model import Request
 from schedd.plan.columns import FIXED
 from schedd.plan.gates import COUNTED_GATES, GATE
+from schedd.plan.records import RequestVariant
 from schedd.plan.shapes import shape_key
+from schedd.wire.quick_init import quick_replace
+
+
+def read_variant(state: EngineState, record: JobRecord) -> tuple[ParsedRequest, RequestVariant | None]:
+    """Return the request of an unplaced job with the alternatives that components have chosen now: parsed,
+    and as it would be planned. None: it cannot be read.
+    """
+    understood = state.read_request(record.facts)
+    if understood.request is None:
+        return understood, None
+    slot = record.slot
+    if understood is record.understood and state.has_present_request(record):
+        return understood, state.plan.variant(slot)
+    wanted, pools = state.request_and_pools(record.facts, understood, understood.request)
+    avoids = state.plan.request(slot).avoids
+    wanted = quick_replace(wanted, avoids=avoids) if avoids != wanted.avoids else wanted
+    return understood, RequestVariant(wanted, understood.walltime, pools)
+
+
+def use_variant(
+    state: EngineState, record: JobRecord, understood: ParsedRequest, variant: RequestVariant
+) -> JobRecord:
+    """Return the record of an unplaced job with another request, and fit its slot."""
+    if understood is not record.understood and understood != record.understood:
+        record = apply_step(record, Step.READ, facts=record.facts, understood=understood)
+    state.plan.set_variant(record.slot, variant, state.now)
+    return record
 
 
 def read_again(state: EngineState, record: JobRecord) -> JobRecord:

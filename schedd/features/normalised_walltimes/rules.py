@@ -16,7 +16,7 @@ from schedd.engine.component.placement_hooks import (
     component_confinement,
     is_planned_on_hold,
 )
-from schedd.engine.facts.job_requests import BOOKING, holds_resources
+from schedd.engine.facts.job_requests import BOOKING, ParsedRequest, holds_resources
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
@@ -24,7 +24,7 @@ from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.dependencies import ready_after
 from schedd.engine.place.movable_jobs import movable_jobs
 from schedd.engine.place.placement import replan
-from schedd.engine.place.slot_requests import read_again, refresh_request
+from schedd.engine.place.slot_requests import read_again, read_variant, refresh_request, use_variant
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.normalised_walltimes.state import (
@@ -38,6 +38,7 @@ from schedd.features.normalised_walltimes.state import (
     walltime_state,
 )
 from schedd.model import FOREVER
+from schedd.plan.records import RequestVariant
 from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeFacts
 from schedd.wire.quick_init import quick_replace
@@ -165,7 +166,7 @@ def choose_speed(state: EngineState, record: JobRecord) -> JobRecord | None:
     else:
         before = part.chosen.get(facts.id)
         try:
-            part.chosen[facts.id] = _best_speed(state, table, record)
+            return _use_best_speed(state, table, record)
         except WorkSpent:
             part.chosen[facts.id] = before if before in table.speeds else table.speeds[0]
             read_again(state, record)
@@ -173,49 +174,43 @@ def choose_speed(state: EngineState, record: JobRecord) -> JobRecord | None:
     return read_again(state, record)
 
 
-def _best_speed(state: EngineState, table: SpeedTable, record: JobRecord) -> float:
-    """Return the speed of the earliest end among starts that keep the promise; without a start the
-    lowest.
-    """
+def _use_best_speed(state: EngineState, table: SpeedTable, record: JobRecord) -> JobRecord:
+    """Choose the speed of the earliest end among starts that keep the promise; without a start the lowest."""
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     if record.behind:
         ready = max(ready, ready_after(state, record.behind))
-    promised, best, speed = int(state.promise[record.slot]), (True, FOREVER, FOREVER), table.speeds[0]
-    for one in reversed(table.speeds):
-        # Once a start is in time, other starts count only if the job ends no later.
-        latest_end = best[1] if not best[0] else FOREVER
-        start, walltime = _earliest_start(state, record, one, ready, state.now + HORIZON, latest_end)
-        ends = (start > promised, start + walltime, start)
-        if start < FOREVER and ends < best:
-            best, speed = ends, one
-    return speed
+    found = [(speed, *_at_speed(state, record, speed)) for speed in reversed(table.speeds)]
+    readable = [(speed, understood, variant) for speed, understood, variant in found if variant is not None]
+    chosen = walltime_state(state).chosen
+    if not readable:
+        chosen[record.id] = table.speeds[0]
+        return record
+    best, _ = state.plan.find_best_variant(
+        record.slot,
+        [variant for *_, variant in readable],
+        state.now,
+        ready,
+        state.now + HORIZON,
+        int(state.promise[record.slot]),
+    )
+    chosen[record.id], understood, variant = readable[best]  # the last one is of the lowest speed
+    return use_variant(state, record, understood, variant)
 
 
-def _earliest_start(
-    state: EngineState, record: JobRecord, speed: float, ready: int, bound: int, latest_end: int = FOREVER
-) -> tuple[int, int]:
-    """Return the earliest start on nodes of this speed, see ``EngineState.earliest_start``, and the walltime
-    there; FOREVER where the job would end after ``latest_end``.
-    """
-    chosen, facts = walltime_state(state).chosen, record.facts
-    before = chosen.get(facts.id)
-    chosen[facts.id] = speed
+def _at_speed(
+    state: EngineState, record: JobRecord, speed: float
+) -> tuple[ParsedRequest, RequestVariant | None]:
+    """Return a job's request on nodes of this speed: see ``read_variant``."""
+    chosen, job = walltime_state(state).chosen, record.id
+    before = chosen.get(job)
+    chosen[job] = speed
     try:
-        understood = state.read_request(facts)
-        if understood.request is None:
-            return FOREVER, 0
-        wanted, pools = state.request_and_pools(facts, understood, understood.request)
+        return read_variant(state, record)
     finally:
         if before is None:
-            del chosen[facts.id]
+            del chosen[job]
         else:
-            chosen[facts.id] = before
-    bound = min(bound, latest_end - understood.walltime + 1)
-    if bound <= ready:
-        return FOREVER, 0
-    avoids = state.plan.request(record.slot).avoids
-    wanted = quick_replace(wanted, avoids=avoids) if avoids != wanted.avoids else wanted
-    return state.earliest_start(wanted, understood.walltime, pools, ready, bound), understood.walltime
+            chosen[job] = before
 
 
 # ---- changes of the plan ------------------------------------------------------------------------------
@@ -250,8 +245,11 @@ def _examine(state: EngineState, record: JobRecord, event: str) -> None:
         bound = min(start + 1, end - _LEAST_GAIN_S - scale.limit_at(speed) + 1)
         if speed == scale.speed or bound <= ready:
             continue
+        _, variant = _at_speed(state, record, speed)
+        if variant is None:
+            continue
         try:
-            found, _ = _earliest_start(state, record, speed, ready, bound)
+            found = state.earliest_start(variant.request, variant.duration, variant.pools, ready, bound)
         except WorkSpent:  # too hard to examine; it keeps its place
             return
         if found < FOREVER:

@@ -1,7 +1,7 @@
 """Jobs in partitions: restriction to the nodes, choice among several, refusals."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -28,6 +28,7 @@ from schedd.features.partitions.state import (
 )
 from schedd.model import FOREVER, Never, Request
 from schedd.plan.columns import PLANNED
+from schedd.plan.records import RequestVariant
 from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, NodeFacts
 from schedd.wire.quick_init import quick_replace
@@ -156,51 +157,36 @@ def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
     if record.behind:
         ready = max(ready, ready_after(state, record.behind))
     plan, slot = state.plan, record.slot
-    before = present = _Variant(plan.request(slot), plan.pool_amounts(slot))
+    present = plan.variant(slot)
     # A new job has got the request of its first candidate.
     by_first = record.id not in partition_state(state).chosen and state.has_present_request(record)
-    by_first = by_first and not state.limits.scopes and _is_restricted_to(before.request, candidates[0])
-    best, chosen, least = candidates[0], None, NEVER
+    by_first = by_first and not state.limits.scopes and _is_restricted_to(present.request, candidates[0])
+    variants: dict[str, RequestVariant] = {}
+    for name in candidates:
+        if not plan.is_feature(partition_feature(name)):
+            continue  # it has no nodes
+        variant = _other(present, candidates[0], name) if by_first else _variant(state, record, name)
+        if variant is not None and state.limits.too_much(variant.pools) is None:
+            variants[name] = variant
     plan.set_ready(slot, ready)
-    try:
-        for name in candidates:
-            if not plan.is_feature(partition_feature(name)):
-                continue  # it has no nodes
-            variant = _other(before, candidates[0], name) if by_first else _variant(state, record, name)
-            if variant is None or state.limits.too_much(variant.pools) is not None:
-                continue
-            present = _fit_slot(state, slot, present, variant)
-            # Only an earlier start counts, so each search ends at the best start found so far.
-            start = plan.probe(slot, state.now, min(least, state.now + HORIZON))
-            if start < 0:
-                if chosen is not None or not (plan.fits_in_slot(slot) or plan.fits_on_nodes(variant.request)):
-                    continue
-                start = FOREVER
-            best, chosen, least = name, variant, start
-            if least <= ready:
-                break
-    except WorkSpent:
-        _fit_slot(state, slot, present, before)
-        raise
-    choose(state, record.id, best)
-    if chosen is not None:
-        _fit_slot(state, slot, present, chosen)
-    else:
-        _fit_slot(state, slot, present, before)
+    best, _ = plan.find_best_variant(slot, [*variants.values()], state.now, ready, state.now + HORIZON)
+    name = [*variants][best] if best >= 0 else _first_with_room(state, variants)
+    choose(state, record.id, candidates[0] if name is None else name)
+    if name is None:
         refresh_request(state, record)
         state.refit(record)
+    elif variants[name] is not present:
+        plan.set_variant(slot, variants[name], state.now)
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Variant:
-    """The request of a job in one partition, and its amounts by pool."""
-
-    request: Request
-    pools: Mapping[str, int]
+def _first_with_room(state: EngineState, variants: Mapping[str, RequestVariant]) -> str | None:
+    """Return the first partition whose nodes could hold the job when empty and up; None: no partition."""
+    fitting = (name for name, variant in variants.items() if state.plan.fits_on_nodes(variant.request))
+    return next(fitting, None)
 
 
-def _variant(state: EngineState, record: JobRecord, name: str) -> _Variant | None:
+def _variant(state: EngineState, record: JobRecord, name: str) -> RequestVariant | None:
     request = record.understood.request
     if request is None:
         return None
@@ -211,7 +197,8 @@ def _variant(state: EngineState, record: JobRecord, name: str) -> _Variant | Non
     finally:
         part.trial = "", ""
     avoids = state.plan.request(record.slot).avoids
-    return _Variant(replace(wanted, avoids=avoids) if avoids != wanted.avoids else wanted, pools)
+    wanted = quick_replace(wanted, avoids=avoids) if avoids != wanted.avoids else wanted
+    return RequestVariant(wanted, record.understood.walltime, pools)
 
 
 def _is_restricted_to(request: Request, name: str) -> bool:
@@ -219,7 +206,7 @@ def _is_restricted_to(request: Request, name: str) -> bool:
     return all(names in one.features for one in request.chunks)
 
 
-def _other(known: _Variant, present: str, name: str) -> _Variant:
+def _other(known: RequestVariant, present: str, name: str) -> RequestVariant:
     """Return the variant in partition ``name`` of a job that has the variant ``known``, restricted to the
     partition ``present``, if no limit counts jobs by partition.
     """
@@ -230,16 +217,7 @@ def _other(known: _Variant, present: str, name: str) -> _Variant:
         quick_replace(one, features=tuple([after if names == before else names for names in one.features]))
         for one in known.request.chunks
     ]
-    return _Variant(quick_replace(known.request, chunks=tuple(moved)), known.pools)
-
-
-def _fit_slot(state: EngineState, slot: int, present: _Variant, wanted: _Variant) -> _Variant:
-    """Give the slot of an unplaced job another request and other amounts."""
-    if present is not wanted:
-        state.plan.set_request(slot, wanted.request)
-        if present.pools != wanted.pools:
-            state.plan.set_pools(slot, wanted.pools, state.now)
-    return wanted
+    return RequestVariant(quick_replace(known.request, chunks=tuple(moved)), known.duration, known.pools)
 
 
 def _may_choose(state: EngineState, record: JobRecord, candidates: Sequence[str]) -> bool:
@@ -258,7 +236,7 @@ def _earliest_start(state: EngineState, record: JobRecord, name: str, ready: int
     variant = _variant(state, record, name) if state.plan.is_feature(partition_feature(name)) else None
     if variant is None:
         return NEVER
-    return state.earliest_start(variant.request, record.understood.walltime, variant.pools, ready, bound)
+    return state.earliest_start(variant.request, variant.duration, variant.pools, ready, bound)
 
 
 def next_examination(state: EngineState) -> int:

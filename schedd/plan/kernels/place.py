@@ -31,6 +31,7 @@ from schedd.plan.kernels.layout import (
     LEN,
     NEED,
     NODE,
+    NONE,
     OFF,
     PLANNED,
     POOL,
@@ -40,6 +41,7 @@ from schedd.plan.kernels.layout import (
     SET,
     SET_LEN,
     SHAPE,
+    SPENT,
     START,
     STATE,
     UNPLACED,
@@ -47,6 +49,7 @@ from schedd.plan.kernels.layout import (
     WANTED_ENTRIES,
     WANTED_SEGMENTS,
     Ints,
+    Table,
     Tables,
 )
 from schedd.plan.kernels.rows import amend, change, floor, locate, make_room
@@ -335,6 +338,46 @@ def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
         bound,
     )
     return start
+
+
+@lean
+def find_best_variant(
+    tb: Tables, variants: Table, ready: int, now: int, bound: int, promised: int
+) -> tuple[int, int]:
+    """Return the index of the best of several requests for one job, and its earliest start before ``bound``;
+    (NONE, NONE): none has one, or (SPENT, SPENT). Changes nothing.
+
+    ``variants`` are rows of shape, duration, first entry in pools, and number of these. Starts up to
+    ``promised`` precede later ones, then the earliest end counts, then the earliest start, then the order.
+    """
+    set_now(tb, now)
+    best = NONE
+    best_start = NONE
+    best_dur = 0
+    for i in range(variants.shape[0]):
+        dur = variants[i, 1]
+        before = bound
+        if best >= 0 and best_start <= promised:
+            # A longer one with an equal end starts earlier.
+            before = min(before, best_start + best_dur - dur + int(dur > best_dur))
+        if before <= ready:
+            continue
+        start, _ = find_start(tb, variants[i, 0], variants[i, 2], variants[i, 3], ready, dur, before)
+        if start == SPENT:
+            return SPENT, SPENT
+        if start < 0:
+            continue
+        late = start > promised
+        if best >= 0 and late and best_start > promised:
+            end, best_end = start + dur, best_start + best_dur
+            if end > best_end or (end == best_end and start >= best_start):
+                continue
+        elif best >= 0 and late:
+            continue
+        best = i
+        best_start = start
+        best_dur = dur
+    return best, best_start
 
 
 @lean
