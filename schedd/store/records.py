@@ -333,7 +333,8 @@ class LastNotice:
 
     start: int
     soon: int = -1
-    lost: int = -1  # deadline that was reported as lost; -1 as soon as it can be met again
+    lost: int = -1
+    """Deadline reported as lost, or minus the one reported as at risk; -1 as soon as it can be met again."""
     tighter: int = -1  # tighter walltime that was proposed
     walltime: int = -1  # of its run, in seconds; -1: it does not run
 

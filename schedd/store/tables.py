@@ -291,7 +291,8 @@ notices = Table(
 )
 
 # The last notice about a job: its `start` (-1: none), the start of the last reminder (`soon`), the deadline
-# that was reported as `lost`, the `tighter` walltime that was proposed, and the `walltime` of its run.
+# that was reported as `lost` (minus it: as at risk), the `tighter` walltime that was proposed, and the
+# `walltime` of its run.
 last_notices = Table(
     "last_notices",
     metadata,

@@ -32,8 +32,11 @@ def job_details(published: PlanSnapshot, record: JobRecord, start: int) -> Mappi
     part, walltime = published.part(PublishedDeadlines), record.understood.walltime
     accepted = _is_accepted(part, record, deadline)
     soonest = published.as_of if record.phase is Phase.RUNNING else published.as_of + walltime
+    in_time = 0 <= start <= latest_start(deadline, walltime)
+    if record.phase is Phase.RUNNING:  # suspensions and extensions make it longer
+        in_time = record.run_end(published.as_of) <= deadline
     # A running job may exceed its walltime.
-    if 0 <= start <= latest_start(deadline, walltime) and published.as_of <= deadline:
+    if in_time and published.as_of <= deadline:
         state = "accepted" if accepted else "wished"
     elif soonest > deadline or isinstance(record.answer, Never):
         state = "missed"

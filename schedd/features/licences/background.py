@@ -76,8 +76,7 @@ class LicencePoller(PeriodicWork):
             self._loop.check_leads()
         except PlannerStopped:
             return
-        licences = self._loop.published.settings.site.named_entries(LicenceSettings)
-        polled = {name: one for name, one in licences.items() if one.command}
+        polled = self._polled_licences()
         self._next = {name: due for name, due in self._next.items() if name in polled}
         for name, one in polled.items():
             if self._stopping.is_set() or now < self._next.get(name, now):
@@ -85,12 +84,18 @@ class LicencePoller(PeriodicWork):
             self._next[name] = now + one.every
             self._answered.setdefault(name, now)
             try:
-                self._submit_count(name, read_count(one.command), free=one.free)
+                amount = read_count(one.command)
+                if name in self._polled_licences():  # else a count without settings would stay in force
+                    self._submit_count(name, amount, free=one.free)
             except (PollError, PlannerStopped, Overloaded) as error:
                 self._record_failure(name, str(error), now, one.stale)
             else:
                 self._answered[name] = now
                 self._late.discard(name)
+
+    def _polled_licences(self) -> dict[str, LicenceSettings]:
+        licences = self._loop.published.settings.site.named_entries(LicenceSettings)
+        return {name: one for name, one in licences.items() if one.command}
 
     def _submit_count(self, name: str, amount: int, *, free: bool) -> None:
         self._number += 1

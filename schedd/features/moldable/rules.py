@@ -288,13 +288,14 @@ def forget(state: EngineState, event: JobDeleted | JobEnded) -> None:
 
 def describe_choice(published: PlanSnapshot, record: JobRecord) -> list[str]:
     """A remark about the walltime or the alternative that is planned."""
-    del published
     resources, walltime = record.facts.resources, record.understood.walltime
     if not _is_moldable(record.facts) or record.phase is Phase.RUNNING:
         return []
     request = record.understood.request
     if read_alternatives(resources) and request is not None:
         words = f"{request.units} tasks for {format_walltime(walltime)}"
+        if published.settings.policy != "conservative":  # there is no plan to choose by
+            return [f"it gets {words}, the first of its alternatives"]
         return [f"planned with {words}, of its alternatives the one that ends first"]
     bounds = read_walltime_range(resources)
     if bounds is None or walltime >= bounds[1]:

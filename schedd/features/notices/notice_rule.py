@@ -59,24 +59,27 @@ def decide_notice(
     now: int,
     *,
     lost: int = -1,
+    at_risk: bool = False,
     walltime: int = 0,
     gain: TighterWalltime | None = None,
 ) -> tuple[LastNotice, Notice | None]:
     """Return the new state of the job's notices, and the notice to send now, if any.
 
-    ``displayed`` is the displayed start, ``lost`` the lost deadline (both -1: none); ``walltime`` is in
-    seconds. The first displayed start causes no notice. A lost deadline has priority; a reminder also reports
-    a moved start. A tighter walltime (``gain``) is proposed once.
+    ``displayed`` is the displayed start, ``lost`` the lost deadline (both -1: none), or the accepted one
+    that is only ``at_risk``; ``walltime`` is in seconds. The first displayed start causes no notice. A lost
+    deadline has priority, also after a notice that it was at risk; a reminder also reports a moved start. A
+    tighter walltime (``gain``) is proposed once.
     """
     known = last if last is not None else LastNotice(displayed)
     start, soon = known.start, known.soon
     if not wish.on_lost_deadline:
         lost = _NOT_YET
-    elif lost >= 0 and (last is None or last.lost != lost):
+    reported = -lost if at_risk and lost > 0 else lost
+    if lost >= 0 and (last is None or last.lost != reported):
         end = displayed + walltime if displayed >= 0 else _NOT_YET
-        mark = replace(known, start=displayed, lost=lost)
-        return mark, Notice(wish, job, "lost", displayed, deadline=lost, end=end)
-    known = replace(known, lost=lost)
+        mark = replace(known, start=displayed, lost=reported)
+        return mark, Notice(wish, job, "lost", displayed, deadline=lost, end=end, at_risk=at_risk)
+    known = replace(known, lost=reported)
     ahead = wish.lead_s
     if ahead is not None and now < displayed <= now + ahead and (soon < 0 or displayed > soon + ahead):
         return replace(known, start=displayed, soon=displayed), Notice(wish, job, "soon", displayed)

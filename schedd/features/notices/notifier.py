@@ -272,11 +272,11 @@ class Notifier:
             last = replace(last, walltime=-1)  # its run is over
         length = record.understood.walltime
         mark, notice = decide_notice(
-            wish, last, record.id, displayed, now, lost=lost, walltime=length, gain=gain
+            wish, last, record.id, displayed, now, lost=lost, at_risk=at_risk, walltime=length, gain=gain
         )
         if notice is not None:
             facts = job_start_facts(render_job(published, record, _RENDERED))
-            notice = replace(notice, forecast=forecast, at_risk=at_risk, facts=facts)
+            notice = replace(notice, forecast=forecast, facts=facts)
         return mark, notice
 
     def _load_subscriptions(self, store: Store) -> Mapping[int, NoticeSubscription]:

@@ -92,7 +92,8 @@ def closed_because(state: EngineState, name: str) -> str:
     order.
     """
     one = power_state(state).nodes.get(name)
-    if one is None or one.wish not in ("off", "hold") or one.phase == "failed":
+    closes = one is not None and (one.wish == "off" or (one.wish == "hold" and one.phase != "on"))
+    if one is None or not closes or one.phase == "failed":
         return ""
     return f"switched off by {one.by}" + (f": {one.reason}" if one.reason else "")
 

@@ -56,7 +56,10 @@ def switch_nodes(state: EngineState, event: str) -> None:
 
 def follow_settings(state: EngineState) -> None:
     """Note whether the site's settings let nodes be switched."""
-    power_state(state).saves = state.site.part(PowerSavingSettings).mode != "off"
+    power, mode = power_state(state), state.site.part(PowerSavingSettings).mode
+    power.saves = mode != "off"
+    if mode != "dry":
+        power.would_be_off = ()
 
 
 def next_examination(state: EngineState) -> int:
@@ -178,6 +181,7 @@ def _switch_off(state: EngineState, uses: _NextUses, event: str) -> None:
         if (
             one.wish == "off"
             and room > 0
+            and state.now >= one.again
             and _may_switch_off(state, name)
             and uses.next_use(name) > state.now
         ):

@@ -318,3 +318,17 @@ def test_a_preview_names_the_owner_whose_accepted_deadline_would_be_missed() -> 
         "1": (2000, True),
         "2": (2100, False),
     }
+
+
+def test_a_running_job_whose_suspension_takes_it_past_its_deadline_is_at_risk() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=1_000, resources=deadline_in(1_200))
+    cluster.at(100)
+    cluster.send(*cluster.server.suspend("1"))
+    cluster.at(200)
+    assert states(cluster, "1") == ["accepted"]
+    cluster.at(500)
+    assert states(cluster, "1") == ["at_risk"]
+    cluster.send(*cluster.server.resume("1"))
+    cluster.at(1_100)
+    assert states(cluster, "1") == ["at_risk"]

@@ -12,6 +12,7 @@ from schedd.features.licences.background import LicencePoller, PollError, read_c
 from schedd.policy.site import site_policy
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
+from schedd.wire import NodeChanged, NodeFacts
 from tests.waits import WAIT_S, wait_until
 
 
@@ -106,3 +107,19 @@ def test_failed_poll_keeps_the_last_count_and_is_logged(
     poller.poll_licences(now + 15)
     assert capsys.readouterr().out.count("the count of a licence is old") == 1
     assert licence_copies(clusters) == {"matlab": 9}
+
+
+def test_a_count_that_arrives_after_its_program_was_removed_is_not_used(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for(clusters, 7)
+    loop = clusters["main"]
+
+    def answer_late(command: object) -> int:
+        loop.reconfigure(EngineSettings()).result(WAIT_S)
+        return 9
+
+    monkeypatch.setattr("schedd.features.licences.background.read_count", answer_late)
+    LicencePoller(loop).poll_licences(time.monotonic() + 1000)
+    loop.submit([NodeChanged(id="next", time=loop.now(), node=NodeFacts(name="n1", cpus=4))]).result(WAIT_S)
+    assert licence_copies(clusters) == {}

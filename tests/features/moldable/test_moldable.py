@@ -149,6 +149,15 @@ def test_the_alternative_that_ends_first_is_planned() -> None:
     assert "planned with 4 tasks for 00:06:40" in remarks(cluster, "2")
 
 
+def test_the_first_alternative_is_named_as_the_choice_of_a_policy_without_a_plan() -> None:
+    cluster = Cluster(policy="fcfs")
+    cluster.submit("half", "1:ppn=2", walltime=500)
+    cluster.submit("1", resources={"trl": "4@400:2@100"})
+    assert "it gets 4 tasks for 00:06:40, the first of its alternatives" in remarks(cluster, "1")
+    cluster.at(500)
+    assert [share.cpus for share in find_run(cluster, "1").shares] == [4]
+
+
 def test_another_alternative_is_planned_once_it_ends_earlier() -> None:
     cluster = Cluster()
     cluster.reserve("r", "n1", start=1000, end=5000)

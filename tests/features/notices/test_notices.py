@@ -148,6 +148,21 @@ def test_lost_deadline_is_reported_once_and_first() -> None:
     )
 
 
+def test_a_deadline_at_risk_is_reported_again_once_it_is_lost() -> None:
+    asked = subscription(min_move_s=None, on_lost_deadline=True)
+
+    def decide_now(last: LastNotice | None, lost: int, *, at_risk: bool) -> tuple[LastNotice, Any]:
+        mark, notice = decide_notice(asked, last, "2", T, T, lost=lost, at_risk=at_risk, walltime=300)
+        return mark, (notice.deadline, notice.at_risk) if notice is not None else None
+
+    mark, said = decide_now(LastNotice(T), T + 200, at_risk=True)
+    assert said == (T + 200, True)
+    assert decide_now(mark, T + 200, at_risk=True) == (mark, None)
+    mark, said = decide_now(mark, T + 200, at_risk=False)
+    assert said == (T + 200, False)
+    assert decide_now(mark, T + 200, at_risk=False) == (mark, None)
+
+
 # ---- mail ----------------------------------------------------------------------------------------
 
 

@@ -247,6 +247,35 @@ def test_held_node_is_not_switched_by_the_plan() -> None:
     assert [on for _, _, on in cluster.orders()] == [False]
 
 
+def test_an_order_to_be_off_that_fails_is_repeated_after_the_retry_time() -> None:
+    cluster = PoweredCluster(nodes=1, retry=600)
+    cluster.works = False
+    cluster.request_power("n1", "off")
+    (order,) = [one for one in cluster.decisions if isinstance(one, Switch)]
+    cluster.send(cluster.done(order, done=False, code=1, text="no board"))
+    cluster.at(590)
+    assert len(cluster.orders()) == 1
+    cluster.at(640)
+    assert len(cluster.orders()) == 2
+
+
+def test_a_node_whose_power_is_held_is_not_said_to_be_switched_off() -> None:
+    cluster = PoweredCluster(nodes=1)
+    cluster.request_power("n1", "hold")
+    cluster.node("n1", state="drain")
+    cluster.submit("1")
+    assert cluster.view("1").why == "waiting for node n1, which is offline"
+
+
+def test_the_list_of_a_dry_run_ends_with_it() -> None:
+    cluster = PoweredCluster(mode="dry")
+    cluster.at(300)
+    assert power_state(cluster.engine.state).would_be_off == ("n1", "n2")
+    site = {"power_saving": {**SAVING, "mode": "off"}}
+    cluster.send(PolicyChanged(id="off", time=cluster.server.now, version=1, site=site, by="root"))
+    assert power_state(cluster.engine.state).would_be_off == ()
+
+
 def test_disabling_power_saving_switches_nodes_on() -> None:
     cluster = PoweredCluster(nodes=2)
     cluster.at(300)
