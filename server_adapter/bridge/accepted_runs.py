@@ -34,7 +34,7 @@ class AcceptedRuns:
                 self._since.setdefault(job, began - (now - moment))
 
     def forget(self, events: Iterable[Event]) -> None:
-        """Remove the runs whose outcome these events report."""
+        """Remove the runs of the outcomes in these events."""
         for event in events:
             match event:
                 case JobStarted() | JobEnded() | JobDeleted():

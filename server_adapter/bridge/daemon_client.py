@@ -118,8 +118,8 @@ class DaemonClient:
     def cluster_time(self) -> float:
         """Return the time by the daemon's clock, by which decisions expire; until it has replied, by `clock`.
 
-        The daemon replies with the time at which it got the request. So the result is ahead of its clock by
-        the way of the request, never behind it, however long the reply takes.
+        The daemon replies with the arrival time of the request. So the result is ahead of its clock by the
+        travel time of the request, and never behind it, however long the reply takes.
         """
         return self._clock() + self._clock_lead
 

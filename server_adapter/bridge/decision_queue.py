@@ -1,4 +1,4 @@
-"""Decisions that wait to be carried out, and the outcomes of those that were.
+"""Decisions that wait to be carried out, and the outcomes of earlier decisions.
 
 The daemon delivers a decision again until its outcome has arrived, so each may come several times.
 """

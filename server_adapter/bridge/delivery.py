@@ -20,7 +20,7 @@ from server_adapter.bridge.outbox import EncodedEvent, Outbox
 
 _log = logging.getLogger(__name__)
 _OTHER_WAIT_S = 1.0  # between requests while another adapter serves the cluster
-_CONTACT_TOLERANCE_S = 2.0  # a later end of its silence shows that the other adapter was heard of
+_CONTACT_TOLERANCE_S = 2.0  # a later end of the other adapter's silence shows a contact
 _FIRST_WAIT = 0.25
 _LONGEST_WAIT = 2.0  # a restarted daemon must be noticed quickly
 _PATIENCE_S = 0.2  # gathering time in seconds of events without effect on the plan
@@ -170,7 +170,7 @@ class DaemonExchange:
 
     def _check_other_is_silent(self, error: AnotherAdapterError) -> None:
         """Let this adapter wait for its place while the other one is silent, as the predecessor of an adapter
-        that lost its state directory is. Raises the error if the other one is heard of.
+        that lost its state directory is. Raises the error if the other one is active.
         """
         self._placed.clear()
         if error.silent_after is None:

@@ -50,10 +50,10 @@ def diff(old: ServerState, new: ServerState, *, ids: Ids, now: int, mode: Mode) 
 
 
 def with_steady_starts(old: ServerState, new: ServerState) -> ServerState:
-    """Return the new state with the old start times for jobs whose run has not changed.
+    """Return the new state with the old start times of unchanged runs.
 
-    A server first reports the time at which it sent a job to its node, then the time at which the node
-    started it, a second or two later. For the plan both are the same start; an alteration would move all
+    A server first reports when it sent a job to its node, then when the node started it, a second or two
+    later. For the plan both are the same start; an alteration would move all
     later jobs.
     """
     moved = {}

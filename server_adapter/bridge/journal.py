@@ -16,7 +16,7 @@ from schedd.wire import Alert
 from server_adapter.bridge.decision_order import DecisionOrder, decision_order
 
 _KEPT = 600  # retention of requested runs in seconds
-_SHORTENED_AT = 1_000  # lines of the file of runs from which on it may be written anew
+_SHORTENED_AT = 1_000  # minimum lines of the file of runs for a compaction
 _log = logging.getLogger(__name__)
 
 
@@ -32,7 +32,7 @@ class JournalError(Exception):
 
 
 class JournalWriteError(Exception):
-    """A record could not be written, as on a full disk: what it is about may not be requested."""
+    """A record could not be written, as on a full disk: its request may not be sent."""
 
     def __init__(self, directory: Path, error: OSError) -> None:
         super().__init__(f"the adapter cannot write to its state directory {directory}: {error.strerror}")

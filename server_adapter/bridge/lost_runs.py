@@ -7,19 +7,19 @@ from typing import Final
 from schedd.wire import JobFacts
 from server_adapter.bridge.facts import ACTIVE
 
-_LISTED_AFTER_S: Final = 60  # a node's report lists a job that was started so many seconds before
+_LISTED_AFTER_S: Final = 60  # delay from a job's start to its node's first report of it
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """Jobs that a node says it has, and when the server heard it, by the server's clock."""
+    """Jobs that a node reports, and the arrival time of the report by the server's clock."""
 
     at: int
     jobs: frozenset[str]
 
 
 class LostRuns:
-    """Finds jobs that the server lists as running and none of whose nodes has them.
+    """Finds lost jobs: the server lists them as running, but none of their nodes has them.
 
     A restarted server may list jobs that ended before, and give their cores to others. A run counts as
     lost if two reports of each of its nodes lack the job. A node without a report counts as having it.
@@ -31,7 +31,7 @@ class LostRuns:
         self._before = self._missing
         self._found: set[str] = set()
         self.jobs: frozenset[str] = frozenset()
-        """Jobs of the last reading whose runs are lost."""
+        """Lost jobs of the last reading."""
 
     def begin_reading(self, reports: Mapping[str, NodeReport]) -> None:
         """Take the reports of all nodes that made one."""

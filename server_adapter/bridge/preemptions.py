@@ -25,12 +25,12 @@ PREEMPTIONS_AT_ONCE: Final = 8
 """Jobs that are requeued at the same time: the server answers when the job has ended on its nodes."""
 _CHECKPOINT_S: Final = 300.0  # a job that still runs this long after its hold is not checkpointed
 CHECKPOINT_HOLD: Final = "s"
-"""The kind of hold by which a job is checkpointed. No other hold of this kind is on a job that runs: the
-server sets it for dependencies, which are fulfilled then."""
+"""The kind of hold that makes the server checkpoint a job. No other hold of this kind is on a job that runs:
+the server sets it for dependencies, which are fulfilled then."""
 
 
 class PreemptionServer(Protocol):
-    """A pbs_server on which jobs can be preempted. Its methods raise `server_adapter.batch.errors`."""
+    """A pbs_server that can preempt jobs. Its methods raise `server_adapter.batch.errors`."""
 
     async def find_job(self, job: str) -> JobFacts | None:
         """Return the job as the server shows it now; None if it has ended or is unknown."""
@@ -62,7 +62,7 @@ class PreemptionServer(Protocol):
 
 
 class PreemptionJournal(Protocol):
-    """Durable record of preempted runs, and of the jobs on which the adapter has set ``CHECKPOINT_HOLD``."""
+    """Durable record of preempted runs, and of the jobs with the adapter's ``CHECKPOINT_HOLD``."""
 
     def record_preemption(self, job: str) -> None:
         """Record that a run is to be ended, before the request: its return to the queue is expected."""
@@ -190,7 +190,7 @@ class PreemptionExecutor(RunOrderExecutor[PreemptionServer, PreemptionJournal, P
 
     async def _checkpoint(self, server: PreemptionServer, order: Preempt) -> RunOrderOutcome:
         """Hold the job, which ends its run with a checkpoint, and lift the hold. A job with such a hold by
-        others is left alone, since nothing tells the two holds apart.
+        others is not touched, since the two holds cannot be distinguished.
         """
         job = await server.find_job(order.job_id)
         held = job is not None and CHECKPOINT_HOLD in job.holds

@@ -14,7 +14,7 @@ _SHORTEST: Final = 0.2  # of the interval, between two of them
 
 class ReadingRequests:
     """Gathers requests until the next reading. A full one is due after `interval` seconds at the latest, and
-    sooner if it is short: a server tells nobody of `qalter`, `qhold`, or `pbs_rsub --hosts`.
+    sooner if it is short: a server does not announce `qalter`, `qhold`, or `pbs_rsub --hosts`.
     """
 
     def __init__(self, interval: float) -> None:

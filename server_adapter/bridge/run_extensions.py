@@ -26,7 +26,7 @@ _ANSWER_S: Final = (
 
 
 class ExtensionServer(Protocol):
-    """A pbs_server on which runs can be extended. Its methods raise `server_adapter.batch.errors`."""
+    """A pbs_server that can extend runs. Its methods raise `server_adapter.batch.errors`."""
 
     async def find_job(self, job: str) -> JobFacts | None:
         """Return the job as the server shows it now; None if it has ended or is unknown."""

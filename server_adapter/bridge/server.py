@@ -55,7 +55,7 @@ class ReadScope(IntEnum):
 
 
 class RunControl(PreemptionServer, ExtensionServer, Protocol):
-    """A pbs_server on which runs can be preempted and extended."""
+    """A pbs_server that can preempt and extend runs."""
 
 
 class Server(Protocol):

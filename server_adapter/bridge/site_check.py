@@ -1,4 +1,4 @@
-"""Check of server and daemon beside a running adapter: reads both, changes neither."""
+"""Check of server and daemon while an adapter runs: reads both, changes neither."""
 
 import logging
 import math

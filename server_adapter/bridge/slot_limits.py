@@ -14,7 +14,7 @@ class SlotLimits:
     """Known slot limits of arrays.
 
     While a server holds subjobs for the limit (hold `l`), the number of subjobs without a hold equals the
-    limit. Right after an end there is one less, so a known limit is never lowered. There are more if somebody
+    limit. Right after an end there is one less, so a known limit is never lowered. There are more if a user
     released subjobs, or lowered the limit later: then the server refuses a run and states the limit.
     """
 

@@ -146,7 +146,7 @@ def _end_at(cluster: Cluster, job: Job, run: int, status: int) -> None:
 
 
 def follow_walltime(cluster: Cluster, job: Job) -> None:
-    """Let the mother superior end a running job by its altered walltime, of which the server tells her."""
+    """Apply an altered walltime to a running job: the server sends it to the mother superior."""
     if job.state is JobState.RUNNING and job.ends is not None:
         _set_end(cluster, job, job.run)
 

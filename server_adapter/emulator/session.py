@@ -49,7 +49,7 @@ class TorqueSession:
         self._reader = reader
         self._writer = writer
         peer = peer_address(writer)
-        self._port = 0xFFFF if peer is None else peer.port  # who has gone already gets no rights
+        self._port = 0xFFFF if peer is None else peer.port  # a client that has disconnected gets no rights
         self._begun = time.monotonic()
         self._context = ClientContext(make_principal(server.cluster, "", privileged=False))
 

@@ -20,8 +20,8 @@ SetWalltime = Callable[[str, int], Awaitable[object]]  # job, seconds
 
 
 class DecidedWalltimes:
-    """Jobs whose walltime was replaced for a run that is not known to have begun, with the walltimes before
-    and since.
+    """Jobs with a walltime replaced for a run that is not known to have begun: the walltimes before and
+    since.
 
     A connection that breaks between the two requests leaves such a job queued with the walltime of the run.
     With a `file` they survive a restart of the adapter.
@@ -61,7 +61,7 @@ class DecidedWalltimes:
 
     def to_restore(self, state: ServerState, seconds: Callable[[str], int]) -> list[str]:
         """Return the jobs that the former adapter left waiting with the walltime of a run. Others are
-        forgotten: they began or ended, or somebody has altered their walltime.
+        forgotten: they began or ended, or a user has altered their walltime.
         """
         found = []
         for job in sorted(self._interrupted):

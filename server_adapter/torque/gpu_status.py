@@ -24,7 +24,7 @@ class GpuDevice:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Names by which jobs request this type, in lower case: the product name with `_` for blanks, and its
+        """Names of this type in requests, in lower case: the product name with `_` for blanks, and its
         first word with a letter and a digit (`v100`).
         """
         name = _NOT_IN_NAMES.sub("_", self.product.lower()).strip("_.-")

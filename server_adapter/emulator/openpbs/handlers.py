@@ -46,7 +46,7 @@ from server_adapter.openpbs.requests import (
 OK = encode_reply(Reply())
 _AT_ONCE = ":C:"  # the extension of a submission without a script, which needs no commit
 _STILL_IN_PROGRESS = "Response timed out. Job rerun request still in progress for"
-"""Text with which a rerun is refused after `job_requeue_timeout`; the server goes on with it."""
+"""Text of the refusal of a rerun after `job_requeue_timeout`; the server goes on with the rerun."""
 _OF_NODES = frozenset({"admin-suspend", "admin-resume"})
 """Suspensions that take vnodes into maintenance, which this server does not know."""
 

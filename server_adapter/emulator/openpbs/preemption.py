@@ -35,7 +35,7 @@ def preempt_jobs(cluster: PbsCluster, jobs: Iterable[str], who: Principal) -> Re
 
 
 def _preempt(cluster: PbsCluster, job: Job | None, order: str, who: Principal) -> str:
-    """Return the letter of the method, or of what had happened before."""
+    """Return the letter of the method, or of the reason why no method was needed."""
     if job is None or job.finished or job.moved:
         return "D"
     if job.state is JobState.QUEUED:

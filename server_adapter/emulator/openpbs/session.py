@@ -70,7 +70,7 @@ class OpenPBSSession:
         self._server = server
         self._reader, self._writer = reader, writer
         peer = peer_address(writer)
-        self._port = 0xFFFF if peer is None else peer.port  # who has gone already gets no rights
+        self._port = 0xFFFF if peer is None else peer.port  # a client that has disconnected gets no rights
         self._begun = time.monotonic()
         self._pending = PendingSubmission()
         self._is_server = False

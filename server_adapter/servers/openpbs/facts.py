@@ -76,7 +76,7 @@ JOB_ATTRIBUTES: Final = (
 )
 """Attributes requested for every job."""
 
-SOFT_WALLTIME: Final = "soft_walltime"  # the run time by which pbs_sched plans a job that has one
+SOFT_WALLTIME: Final = "soft_walltime"  # pbs_sched plans a job with this estimate of its run time
 
 _STATES: Final[Mapping[str, JobLetter]] = {
     "Q": "Q",

@@ -45,7 +45,7 @@ _SELECT: Final = "schedselect"
 _SIZED: Final = ("ncpus", "mem", "ngpus")
 _GPUS: Final = "ngpus"
 _CPUS: Final = "ncpus"
-_MOST_KINDS: Final = 6  # values by which cores are counted, and by which gpus are
+_MOST_KINDS: Final = 6  # distinct values of cores, and of gpus, that are counted
 _AMOUNT_NAMES: Final[Mapping[str, Callable[[str, str], str]]] = {
     _CPUS: cpu_amount_name,
     _GPUS: gpu_amount_name,
@@ -125,12 +125,12 @@ class Hosts:
         return {select_name: "+".join(chunks)} if asked else {}
 
     def _on_vnodes(self, values: Values, select_name: str, place_name: str, queue: str) -> dict[str, str]:
-        """Return the changed values of a request for which hosts are too coarse, since the plan knows only
-        the sums of their vnodes.
+        """Return the changed values of a request that needs vnodes: the plan knows only the sums of the
+        vnodes of each host.
 
         A chunk larger than the vnodes with its properties, on every host, requests a vnode with a name that
-        explains this. With `vscatter` a chunk is on one vnode, and chunks for which there are too few hosts
-        request that number of vnodes, on any hosts; otherwise the plan treats `vscatter` as `scatter`.
+        explains this. With `vscatter` a chunk is on one vnode. If there are too few hosts for the chunks,
+        they request that number of vnodes, on any hosts; otherwise the plan treats `vscatter` as `scatter`.
         """
         text, place = values.get(select_name, ""), values.get(place_name, "")
         if not self.members or not text:

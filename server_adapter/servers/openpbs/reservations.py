@@ -113,7 +113,7 @@ def _is_divisible(
 
 
 def _rivals(named: Mapping[str, ServerReservation]) -> dict[str, set[str]]:
-    """Return for each reservation the others that hold a part of one of its nodes at some moment of it."""
+    """Return for each reservation the others that overlap it in time and on a node."""
     found: dict[str, set[str]] = {name: set() for name in named}
     by_node: dict[str, list[str]] = {}
     for name, one in sorted(named.items(), key=lambda item: item[1].start):

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # nodes requested by name; above this number all are requested at once
 _SLOT_LIMIT: Final = re.compile(r"Array slot limit is (\d{1,9})\b")
-_REMEMBERED: Final = 10_000  # jobs whose next run is synchronous
+_REMEMBERED: Final = 10_000  # jobs with a synchronous next run
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
 _NO_JOBS: Final[Mapping[str, int]] = {}
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
@@ -67,8 +67,8 @@ class TorqueStarter:
     One view covers the nodes of all waiting decisions: with a view for each, most of the time of a burst of
     short jobs would be spent waiting for the server. `lost_jobs` returns the jobs that the server lists on
     nodes that do not have them; they take no cores. `state_slot_limit` gets the array and the limit of a
-    refusal that states one. Each of `links` serves one decision at a time. Requests
-    cannot be pipelined on one connection, since a TORQUE server discards bytes after a request.
+    refusal that states one. Each of `links` serves one decision at a time. Requests cannot be pipelined on
+    one connection, since a TORQUE server discards bytes after a request.
 
     A server that has accepted an asynchronous run tells nobody why it gives the job back: a node that refuses
     it, an array's slot limit that a user has lowered. The next run of that job, and of all subjobs of its
@@ -93,7 +93,7 @@ class TorqueStarter:
         self._answered = asyncio.Event()
         self._answered.set()
         self._asynchronous = asynchronous
-        self._begun: dict[str, None] = {}  # jobs with a run before, and arrays whose subjobs came back
+        self._begun: dict[str, None] = {}  # jobs with an earlier run, and arrays with returned subjobs
         self._job_query = jobs
         self._lost_jobs = lost_jobs
         self._state_slot_limit = state_slot_limit
