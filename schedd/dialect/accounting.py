@@ -156,7 +156,8 @@ def _clock(line: str) -> int:
 
 def _values(message: str) -> dict[str, str]:
     """Return the values by key. A value may have blanks, or be quoted and then have keys of its own, which a
-    user can choose; the first of equal keys counts, unless the record's own order and times tell more.
+    user can choose; the first of equal keys counts, unless the order and the times in the record decide
+    otherwise.
     """
     parts = list(_VALUE.finditer(message))
     ends = [*(part.start() for part in parts[1:]), len(message)][: len(parts)]

@@ -1,8 +1,9 @@
 """Requests for resources of the whole cluster, such as floating licences.
 
 Formats: like any resource (``matlab=2``), or lists as in Moab and Maui: ``gres=matlab:2%ansys``,
-``software=matlab:2``, ``-W x=GRES:matlab+2``. Names are compared case-insensitively. A string or boolean of
-the server or a queue is a resource called ``color other than red``, of which there is none.
+``software=matlab:2``, ``-W x=GRES:matlab+2``. Names are compared case-insensitively. A request for
+a wrong string or boolean of the server or a queue becomes a resource that does not exist: ``color other than
+red``.
 """
 
 import re

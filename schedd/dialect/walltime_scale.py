@@ -1,6 +1,6 @@
-"""Walltimes that are stated for nodes of a reference speed, and what they mean on other nodes.
+"""Walltimes stated for nodes of a reference speed, and the scaled walltimes on other nodes.
 
-A job's planned resource list has the scaled walltime, and under ``SCALE`` what it was scaled from.
+A job's planned resource list has the scaled walltime, and under ``SCALE`` the original one.
 """
 
 import math

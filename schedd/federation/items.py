@@ -35,7 +35,7 @@ FINAL_PHASES: Final = ("withdrawn", "refused", "ended")
 """Phases of an attempt without a further request to its cluster."""
 ItemOutcome = Literal["", "ended", "deleted", "cancelled", "lost", "refused", "failed"]
 Transitions = Mapping[type[AttemptEvent], tuple[tuple[AttemptPhase, ...], AttemptPhase | None]]
-"""By event of an attempt: the phases in which it may come, and the next phase; None if it stays."""
+"""By event of an attempt: the phases that allow it, and the next phase; None if the phase stays."""
 _AttemptT = TypeVar("_AttemptT", bound="Attempt")
 _ItemT = TypeVar("_ItemT", bound="FederationItem[Any]")
 

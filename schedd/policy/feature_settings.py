@@ -25,11 +25,11 @@ class FeatureSettings:
     model: type[Section]
     """Its settings. All have defaults, which apply where the table is left out, except for ``absent``."""
     entry: str = ""
-    """For a table of named entries, each of which is a ``model``: the word for a name in the reference."""
+    """For a table of named entries of type ``model``: the word for a name in the reference."""
     listed: bool = False
-    """For a list of tables, each of which is a ``model``. They are entries by their number in the list."""
+    """For a list of tables of type ``model``, which are entries by their number."""
     about: str  # description of the table in the reference
-    heading: str  # heading of the reference under which the table stands; a new one comes after the others
+    heading: str  # heading of the table in the reference; a new one comes after the others
     absent: Mapping[str, Any] = field(default_factory=dict)  # settings of a site without the table
     check: Callable[[Mapping[str, Any]], None] | None = None
     """Raises ValueError for other settings of the site, in plain values, that contradict these."""

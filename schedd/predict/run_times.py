@@ -39,7 +39,7 @@ _MAX_LOAD: Final = 0.25  # load factor above which the table is doubled
 _WINDOW: Final = 1000  # latest ends used for the calibration
 _CALIBRATION_INTERVAL: Final = 100  # ends between two calibrations
 
-_ENDS_PER_RUNNING: Final = 4  # ends for each running job from which on the calibration counts in full
+_ENDS_PER_RUNNING: Final = 4  # the calibration counts in full from this number of ends per running job
 
 _STEP_USER: Final = 0.3
 _STEP_ALL: Final = 0.01

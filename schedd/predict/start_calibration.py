@@ -151,8 +151,8 @@ class StartCalibration:
     def find_p90_bias(self, low: float, high: float) -> float | None:
         """Return the coverage of P90 if it is outside these bounds and no chance; None otherwise.
 
-        Each period counts as one outcome. With a right P90, so many or so few hits have a probability below
-        one percent.
+        Each period counts as one outcome. The bounds are crossed by chance with a probability below one
+        percent.
         """
         share, count = self.coverage[1], len(self.period_hits)
         if low <= share <= high or not count:

@@ -25,8 +25,8 @@ class MalformedLine(ValueError):
 def read_swf(path: Path, *, strict: bool = False, first: int | None = None) -> Trace:
     """The log in the file `path`, plain or gzip. Lines that are no job become faults of the trace.
 
-    ``first``: the reading may end after the first so many jobs by submission that ran. Raises TraceError when
-    the file cannot be read or, if `strict`, at the first malformed line.
+    ``first``: the reading may end after this number of jobs that ran, in order of submission. Raises
+    TraceError when the file cannot be read or, if `strict`, at the first malformed line.
     """
     name = re.sub(r"(\.swf)?(\.gz)?$", "", path.name)
     return read_swf_lines(read_lines(path), name, strict=strict, first=first)

@@ -20,7 +20,7 @@ def read_traces(
     accounting log of PBS, then that of Slurm.
 
     All accounting files of one kind together form one log, named after the first; a directory stands for its
-    accounting files. ``first``: only so many jobs by submission that ran are needed of each. Raises
+    accounting files. ``first``: number of jobs that ran, in order of submission, needed of each. Raises
     TraceError for an unreadable file, for a log without jobs, and, if `strict`, for the first malformed line.
     """
     traces: dict[Path, Trace] = {}

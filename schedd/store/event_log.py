@@ -33,8 +33,7 @@ _NO_EVENTS = hash_chain.digest_events(())
 _PAGE = 1_000  # number of events that are read at once
 
 
-# Statements of each batch, made once: to build one, and the key by which its compiled text is found, takes
-# longer than to execute it.
+# Statements of each batch, made once: building one with its cache key takes longer than executing it.
 _NUMBERS: Final = ((batches, batches.c.number), (checkpoints, checkpoints.c.batch))
 
 

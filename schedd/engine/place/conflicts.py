@@ -57,8 +57,8 @@ def _rows_of(state: EngineState, slots: Sequence[int]) -> Ints:
 
 
 def _first_conflict(state: EngineState, stay: Sequence[int], crowd: Ints) -> int:
-    """Return the start of the first job of ``crowd`` by which the nodes of ``stay`` are over-committed, which
-    may be before they start; -1 if they are so without it.
+    """Return the start of the first job of ``crowd`` that over-commits the nodes of ``stay``, perhaps before
+    these start; -1 if the nodes are over-committed without it.
     """
     plan, rows = state.plan, _rows_of(state, stay)
     begin = min(map(plan.start, stay))

@@ -223,8 +223,8 @@ def halt_cause(state: EngineState) -> Cause:
 
 
 def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
-    """Promise a start to a job that is eligible and has none promised yet. A promise that was made before is
-    brought forward to what components guarantee from now on.
+    """Promise a start to an eligible job without a promise. An earlier promise is brought forward to the
+    guarantees that components give from now on.
     """
     slot = record.slot
     if record.eligible_since < 0 or gets_no_promise(state, record):

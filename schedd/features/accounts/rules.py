@@ -82,7 +82,7 @@ def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
 
 
 def wait_for_account(rules: AccountSettings, account: Account | None, facts: JobFacts) -> WaitingFor | None:
-    """What a job waits for whose ``account`` there is not (None), or that may not use it; None: nothing."""
+    """Return the wait of a job without an existing ``account`` or without access to it; None: no wait."""
     user = facts.owner.partition("@")[0]
     if account is not None:
         if account.lets(user):
@@ -218,7 +218,7 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
 
 
 def _held_cost(state: EngineState, account: Account, record: JobRecord) -> int:
-    """What a run costs until the end of its walltime; of another job, what it can cost at most."""
+    """Return the cost of a run until the end of its walltime, or the maximum cost of a job without a run."""
     if record.phase is not Phase.RUNNING:
         return _maximum_job_cost(state, account, record)
     start = record.run.started
@@ -290,8 +290,9 @@ def _charge(
 
 
 def _find_charge(book: AccountBook, job: str, times: tuple[int, int]) -> tuple[int, int, int] | None:
-    """Return the charge of a run: its times and its cost; None: it was not charged. Of several the one that
-    overlaps most: the next run of a job may begin in the second in which the clocks differ.
+    """Return the charge of a run: its times and its cost; None: it was not charged. Of several charges the
+    one with the longest overlap counts, since clocks differ by seconds and the next run of a job may follow
+    at once.
     """
     found = [one for one in book.runs.get(job, ()) if _is_same_run(one, *times)]
     return max(found, key=lambda one: min(one[1], times[1]) - max(one[0], times[0]), default=None)

@@ -166,8 +166,8 @@ def _place_in_booking(state: EngineState, record: JobRecord, booking: Booking) -
 
 
 def _block_others(state: EngineState, booking: Booking, begin: int) -> int:
-    """Hold for a second what is free on the nodes of a booking and not its own, so that a job which starts
-    then finds only cores of the booking. Return the slot.
+    """Hold the free cores outside of a booking on its nodes for one second: a job that starts then finds only
+    cores of the booking. Return the slot.
     """
     plan, used, takes = state.plan, _used_by_jobs(state, booking.jobs), []
     for node, has in booking.held:

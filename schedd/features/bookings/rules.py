@@ -184,9 +184,7 @@ def _edges(booking: Booking) -> Iterable[int]:
 
 
 def _find_quiet(part: BookingState, now: int) -> QuietBookings | None:
-    """Return the bookings with the next moment at which there is work; None: what jobs and nodes do counts,
-    too.
-    """
+    """Return the bookings and the time of their next change; None: jobs and nodes may also change them."""
     bookings = tuple(part.bookings.values())
     live = [one for one in bookings if one.phase in LIVE]
     if any(one.jobs or one.event.transfer or one.event.instead or not one.slots for one in live):

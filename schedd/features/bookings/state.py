@@ -124,8 +124,8 @@ class BookingState:
 
 @dataclass(frozen=True, slots=True)
 class QuietBookings:
-    """Bookings for which only time brings work: none before ``until``. ``edge`` is the next moment at which
-    one is frozen, opened or closed; FOREVER: there is none.
+    """Bookings that only time changes, not before ``until``. ``edge`` is the time of the next freeze, begin
+    or end of one; FOREVER: none.
     """
 
     bookings: tuple[Booking, ...]

@@ -35,7 +35,7 @@ def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
         charged = _charged_run(state, tree, record, max(end, record.run.started))
         jobs = charged_jobs(state, record)
         if not any(facts is record.facts for facts in jobs):
-            usage.record(replace(charged, rate=0))  # the wait is its owner's, whoever is charged
+            usage.record(replace(charged, rate=0))  # the wait is the owner's also if others are charged
         for facts in jobs:
             other = replace(charged, owner=tree.names(facts), waited=0)
             usage.record(charged if facts is record.facts else other)

@@ -31,7 +31,7 @@ class LimitState:
     limits: dict[str, Limit] = declared(LIMITS, make=dict)  # by pool: the limit
     meters: dict[str, UseMeter] = declared(METERS, make=dict, carried=True, lasting=True)
     """By pool: use over time."""
-    due: dict[str, None] = declared(KEYS, make=dict)  # pools in which there may be room for jobs that wait
+    due: dict[str, None] = declared(KEYS, make=dict)  # pools that may have room for waiting jobs
     over: dict[str, None] = declared(KEYS, make=dict)
     """Planned jobs that have no room after a change of the limits."""
     again_at: dict[str, int] = declared(NAMES, make=dict)

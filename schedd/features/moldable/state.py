@@ -14,8 +14,8 @@ class MoldableState:
     """By job: the walltime in seconds, or the number of the alternative."""
     examined: int = declared(NUMBER, default=0)  # when better choices were last considered
     choice_second: int = declared(NUMBER, default=0)
-    """The last second in which a choice was made again for a job that had one, and"""
-    choices: int = declared(NUMBER, default=0)  # how many such choices were made in it
+    """The last second with repeated choices: choices for jobs that had one."""
+    choices: int = declared(NUMBER, default=0)  # number of repeated choices in that second
 
 
 def moldable_state(state: EngineState) -> MoldableState:

@@ -62,7 +62,7 @@ def _to_my_jobs(request: Request, cluster: PlanLoop) -> Response:
 
 
 def _notices(request: Request, cluster: PlanLoop, viewer: Viewer) -> Mapping[str, Any] | None:
-    """The viewer's notices, and the ways in which all jobs are not announced yet."""
+    """Return the viewer's notices, and the channels without a notice for all jobs."""
     notifier = find_service(request.app.state.services, Notifier, cluster.name)
     who = viewer.bearer
     if notifier is None or who is request.app.state.callers.tokens.anonymous:

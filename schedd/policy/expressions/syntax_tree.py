@@ -198,8 +198,8 @@ def _single_value(parts: Sequence[SyntaxNode], columns: Columns) -> float:
 
 
 def find_cause(parts: Sequence[SyntaxNode], columns: Columns) -> SyntaxNode | None:
-    """Return the innermost of these parts, in postfix order, due to which the last has no value for the first
-    job; None: it has one. A part that is not used, as in ``1 if 1 else part``, is no cause.
+    """Return the innermost of these parts, in postfix order, that leaves the last without a value for the
+    first job; None: it has one. A part that is not used, as in ``1 if 1 else part``, is no cause.
 
     Without recursion: a sum may have hundreds of addends.
     """

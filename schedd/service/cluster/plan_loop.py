@@ -357,7 +357,7 @@ class PlanLoop(PlannerCondition):
                     delivery.answer.set_exception(PlannerStopped("the planner stopped over these events"))
 
     def _forget_settled_risk(self) -> None:
-        """Close the alert about the latest reload for good when no job waits whose promise was at risk."""
+        """Close the alert about the latest reload for good once no job with a promise at risk waits."""
         risk = self.reload_risk
         if risk is not None and not self._waits(risk):
             self.reload_risk = None

@@ -20,7 +20,7 @@ class DaemonTable:
     table: str  # key in the file
     model: type[Section]
     """Its settings; all have defaults."""
-    heading: str  # heading of the reference under which the table stands
+    heading: str  # heading of the table in the reference
     database_reason: Callable[[Any], str]
     """Returns, for its settings, why they need a database; empty: they do not."""
     advice: Callable[[Any], Iterator[str]]
