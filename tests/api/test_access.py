@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from schedd.engine import Breach, Cause, EndedPromise, Risk, render_job
+from schedd.engine import Breach, Cause, EndedPromise, JobRecord, Risk, render_job
 from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -125,6 +125,30 @@ def test_explanations_only_count_other_users_jobs(busy_cluster: TestClient, loop
     seen = ann.redact_view(risky, loop.published)
     assert seen.at_risk is not None
     assert (seen.at_risk.event, [one.event for one in seen.breaches]) == ("", [""])
+
+
+def test_other_users_jobs_are_not_named_where_ids_lack_the_servers_name(
+    busy_cluster: TestClient, loop: PlanLoop
+) -> None:
+    """As on a TORQUE server with display_job_server_suffix = False."""
+
+    def short(record: JobRecord) -> JobRecord:
+        return replace(record, facts=replace(record.facts, id=record.id.partition(".")[0]))
+
+    ann, published = JobVisibility(Bearer("ann", "user")), loop.published
+    published = replace(
+        published,
+        records=tuple(one if one is None else short(one) for one in published.records),
+        slotless={one.id: one for one in map(short, published.slotless.values())},
+        ids={one.id: one for one in map(short, published.ids.values())},
+    )
+    for said, told in (
+        ("job 2 runs past its walltime", "another user's job runs past its walltime"),
+        ("job 3 runs past its walltime", "job 3 runs past its walltime"),
+        ("jobs 1, 2 and 3 more hold n1", "job 1 and another user's job and 3 more hold n1"),
+        ("job 8[3], which came earlier", "another user's job, which came earlier"),
+    ):
+        assert ann.redact_text(said, published) == told
 
 
 def test_ended_promise_does_not_name_other_users_jobs(

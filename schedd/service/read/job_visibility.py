@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from schedd.engine import Breach, Change, EndedPromise, JobRecord, JobView, PlanSnapshot, Risk
@@ -11,8 +12,13 @@ from schedd.service.questions.explain import Explanation
 from schedd.service.questions.explanation_chain import hide_other_jobs
 from schedd.service.settings.auth import AuthSettings
 
-_ID: Final = r"\d+(?:\[\d*\])?\.[\w.-]*\w"
+_NUMBER: Final = r"\d+(?:\[\d*\])?"
+_SERVER: Final = r"\.[\w.-]*\w"
+_ID: Final = _NUMBER + _SERVER
+_SHORT_ID: Final = f"{_NUMBER}(?:{_SERVER})?"
 _JOBS: Final = re.compile(rf"\bjobs? ({_ID}(?:, {_ID})*)")
+_SHORT_JOBS: Final = re.compile(rf"\bjobs? ({_SHORT_ID}(?:, {_SHORT_ID})*)(?![\w.])")
+"""The same where ids lack the server's name (TORQUE's ``display_job_server_suffix = False``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,10 @@ class JobVisibility:
         """Replace the ids of invisible jobs by their number."""
         if self.viewer is None:
             return text
-        return _JOBS.sub(self._hide_ids(published), text)
+        jobs = chain(published.slotless.values(), published.records)
+        known = next((job for job in jobs if job is not None), None)
+        pattern = _JOBS if known is None or "." in known.id else _SHORT_JOBS
+        return pattern.sub(self._hide_ids(published), text)
 
     def redact_view(self, view: JobView, published: PlanSnapshot) -> JobView:
         """Redact the view of a visible job: its texts and events name no invisible jobs."""
