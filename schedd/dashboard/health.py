@@ -117,9 +117,6 @@ def latest_audit(
     if clusters.durable is None:
         return (), "No audit without a database; see the daemon's log."
     try:
-        found = clusters.durable.store.audit_entries(limit=10 * most)
+        return clusters.durable.store.audit_entries(limit=most, cluster=cluster, alone=alone), ""
     except StoreError as error:
         return (), f"Database unavailable: {error}"
-    return [entry for entry in found if entry.cluster in ((cluster,) if alone else (cluster, None))][
-        :most
-    ], ""

@@ -91,9 +91,10 @@ class FederationLog:
     @contextmanager
     def _writing(self, bodies: Iterable[str] = ()) -> Iterator[Connection]:
         uncertain = self._uncertain
-        self._uncertain = uncertain | set(bodies)
         try:
             with self._database.write(guarded=True) as connection:
+                # Before this nothing was sent: a long outage of the database leaves nothing uncertain.
+                self._uncertain = uncertain | set(bodies)
                 if uncertain:
                     rows = connection.execute(select(federation).where(federation.c.number > self._newest))
                     wrong = [row.number for row in rows if row.body in uncertain]

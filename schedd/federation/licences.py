@@ -9,8 +9,11 @@ ignores grants that arrive out of order. Everything here is pure: no clock, no I
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from schedd.federation.events import LicenceLeased
+
+_ASK_AGAIN_S: Final = 600  # a cluster that rejects a licence is asked again: its site may change that
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class _LicencePool:
     answers: dict[str, ClusterLicenceUse] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
     """Clusters that reject grants of this licence, with the reason."""
+    refused_at: dict[str, int] = field(default_factory=dict)
 
 
 def share_copies(copies: int, wanted: Mapping[str, int]) -> dict[str, int]:
@@ -108,11 +112,11 @@ class LicencePools:
         found = []
         here = set(reachable)
         for name, pool in self.pools.items():
-            if cluster in pool.refusals:
+            if cluster in pool.refusals and 0 <= now - pool.refused_at[cluster] < _ASK_AGAIN_S:
                 continue
             lent_now, number = pool.answers.get(cluster), pool.numbers.get(cluster, 0)
             bound = pool.bounds.get(cluster, 0)
-            if lent_now is None:  # query the current use first
+            if lent_now is None or cluster in pool.refusals:  # query the current use first
                 found.append(LicenceGrant(name, cluster, bound, number))
                 continue
             some = {
@@ -138,6 +142,7 @@ class LicencePools:
         """Store a cluster's answer to a grant. Return the events that follow."""
         pool = self.pools[grant.licence]
         pool.answers[grant.cluster] = lent
+        pool.refusals.pop(grant.cluster, None)
         number = pool.numbers.get(grant.cluster, 0)
         # A grant of an earlier federation daemon may have a higher number.
         newest = max(number, grant.number, lent.number)
@@ -146,11 +151,15 @@ class LicencePools:
             return []
         return [_leased(grant.licence, grant.cluster, bound, newest, now)]
 
-    def apply_refusal(self, grant: LicenceGrant, why: str, now: int) -> list[LicenceLeased]:
-        """Store that a cluster rejects this licence. Return the events that follow."""
+    def apply_refusal(
+        self, grant: LicenceGrant, why: str, now: int, *, keeps: bool = False
+    ) -> list[LicenceLeased]:
+        """Store that a cluster rejects this licence, until it answers. Return the events that follow. It
+        ``keeps`` its copies if it rejects the federation, and not the licence.
+        """
         pool = self.pools[grant.licence]
-        pool.refusals[grant.cluster] = why
-        if pool.bounds.get(grant.cluster) == 0:
+        pool.refusals[grant.cluster], pool.refused_at[grant.cluster] = why, now
+        if keeps or pool.bounds.get(grant.cluster) == 0:
             return []
         return [_leased(grant.licence, grant.cluster, 0, pool.numbers.get(grant.cluster, 0), now)]
 

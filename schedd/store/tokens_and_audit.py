@@ -90,8 +90,20 @@ def insert_audit_entry(connection: Connection, entry: AuditRecord, cluster: int 
     )
 
 
-def audit_entries(connection: Connection, since: int = 0, limit: int = 1_000) -> Sequence[AuditRecord]:
-    """Return the audit entries at ``since`` or later, newest first."""
+def audit_entries(
+    connection: Connection,
+    since: int = 0,
+    limit: int = 1_000,
+    *,
+    cluster: str | None = None,
+    alone: bool = False,
+) -> Sequence[AuditRecord]:
+    """Return the audit entries at ``since`` or later, newest first; only those of a ``cluster``, and unless
+    ``alone`` of none.
+    """
     query = select(audit, clusters.c.name.label("of")).join_from(audit, clusters, isouter=True)
+    if cluster is not None:
+        here = clusters.c.name == cluster
+        query = query.where(here if alone else here | audit.c.cluster.is_(None))
     rows = connection.execute(query.where(audit.c.time >= since).order_by(audit.c.id.desc()).limit(limit))
     return [AuditRecord(row.time, row.who, row.act, row.detail, row.of) for row in rows]

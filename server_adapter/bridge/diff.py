@@ -204,7 +204,9 @@ class _Step:
         started: list[tuple[JobFacts, JobFacts]] = []
         for after in self._arrived:
             queued = _as_queued(after)
-            yield JobQueued(id=next(self._ids), time=after.submitted or self._now, job=queued)
+            # By the server's clock, which may be ahead: nothing is reported before it happens.
+            moment = min(after.submitted or self._now, self._now)
+            yield JobQueued(id=next(self._ids), time=moment, job=queued)
             if after.state in ACTIVE:
                 started.append((queued, after))
         yield from self._starts(started)

@@ -16,11 +16,13 @@ from fastapi.testclient import TestClient
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import TIMEOUTS
 from schedd.api.problems import ProblemError
+from schedd.dashboard.health import latest_audit
 from schedd.engine import EngineSettings
 from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.daemon import StoreSettings
+from schedd.store import AuditRecord
 from tests.api.conftest import token
 from tests.conftest import ROOT
 from tests.service.planner_harness import StillClock, T
@@ -29,7 +31,7 @@ from tests.waits import WAIT_S
 
 MAIN = "/v1/clusters/main"
 NODE = {"type": "node_changed", "id": "n:1", "time": T, "node": {"name": "n1", "cpus": 4}}
-RULES = {"bookings": {"most": 1}, "accounts": {}}
+RULES = {"bookings": {"most": 1}, "accounts": {}, "licences": {"abaqus": {"lent": True}}}
 BOOKING = {"request": "nodes=1:ppn=2", "duration": 3600, "ready": T + 100_000, "deadline": T + 110_000}
 SCRIPT = {"user": "ann", "script": "#!/bin/sh\n", "resources": {"nodes": "1"}}
 
@@ -115,6 +117,10 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
     "a policy that cannot be read": (
         "PUT", "/policy", {"json": {"version": "x"}}, "policy", "refused: body.",
     ),
+    "a bag's end of no array": (
+        "POST", "/transfers/x/bag-end", {"json": {"end": T}, "headers": FEDERATION}, "report a bag's end",
+        "refused: x: ",
+    ),
     "a licence that is not lent": (
         "PUT", "/licences/matlab", {"json": {"copies": 1, "number": 1}, "headers": FEDERATION}, "lend",
         "refused: matlab: 1 copies: ",
@@ -141,6 +147,27 @@ def test_reads_and_previews_leave_no_refusal_in_the_audit(client: TestClient, cl
     assert client.post(f"{MAIN}/what-if", json={"wrong": 1}).status_code == 422
     assert client.get(f"{MAIN}/jobs/9").status_code == 404
     assert audit_entries(clusters) == before
+
+
+def test_a_lease_is_audited_and_repeated_looks_at_it_are_not(client: TestClient, clusters: Clusters) -> None:
+    for number in (1, 1, 0, 1):
+        body = {"copies": 2, "number": number}
+        assert client.put(f"{MAIN}/licences/abaqus", json=body, headers=FEDERATION).status_code == 200
+    assert audit_entries(clusters) == [("lend", "abaqus: 2 copies, lease 1")]
+
+
+def test_many_acts_on_other_clusters_hide_none_of_a_cluster(client: TestClient, clusters: Clusters) -> None:
+    assert clusters.durable is not None
+    store = clusters.durable.store
+    assert client.post(f"{MAIN}/pause", json={"reason": "lunch"}).status_code == 200
+    store.audit(AuditRecord(T, "cli", "tokens", "made", None))
+    store.register_cluster("other", T)
+    for _ in range(60):
+        store.audit(AuditRecord(T, "fed", "lend", "", "other"))
+    found, _ = latest_audit(clusters, "main", 5, alone=False)
+    assert [one.act for one in found] == ["tokens", "pause"]
+    found, _ = latest_audit(clusters, "main", 5, alone=True)
+    assert [one.act for one in found] == ["pause"]
 
 
 def test_a_completed_action_is_audited_without_a_refusal(client: TestClient, clusters: Clusters) -> None:

@@ -371,6 +371,16 @@ def test_pages_report_an_unreachable_daemon(open_window: Open, site: DashboardSi
     window.wrong = [one for one in window.wrong if "ERR_FAILED" not in one]
 
 
+def test_pages_report_a_hanging_daemon_within_a_minute(open_window: Open) -> None:
+    window = open_window("reader")
+    page = window.page
+    page.clock.install()
+    window.open_page("queue")
+    page.route("**/main/queue", lambda _: None)  # it is never answered
+    page.clock.run_for(58_000)
+    expect(page.locator("#away")).to_be_visible()
+
+
 def test_page_reloads_once_the_daemon_is_ready(site: DashboardSite) -> None:
     clusters: Clusters = site.app.state.clusters
     clusters.ready = False

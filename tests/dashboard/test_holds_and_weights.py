@@ -194,6 +194,7 @@ def test_nodes_are_drained_for_a_period(open_window: Open, site: DashboardSite) 
         ("node", "x*", {}, "no node fits x*"),
         ("queue", "batch", {"start": "2023-11-15T08:00"}, "a queue is held from now on"),
         ("node", "n1", {"start": "x"}, "start: not a date and a time"),
+        ("node", "n1", {"start": "9999-12-31T00:00"}, "start: not a date and a time"),
         ("node", "n1", {"start": "2023-11-15T08:00", "end": "2023-11-15T07:00"}, "over already"),
     ],
 )

@@ -415,6 +415,24 @@ def test_hanging_cluster_is_in_backoff(simulation: SimulatedFederation) -> None:
     assert len(asked) > 1
 
 
+def test_bookings_are_polled_and_repeated_after_the_clock_was_set_back(
+    simulation: SimulatedFederation,
+) -> None:
+    name = simulation.book("review", (500, 9_000), clusters=("a",))
+    simulation.go(2)
+    simulation.bookings._clock = lambda: simulation.now + 3_600
+    connect, simulation.bookings._connect = simulation.bookings._connect, _unreachable
+    simulation.go(2)  # polled an hour too late by the clock, and in backoff
+    simulation.bookings._clock, simulation.bookings._connect = lambda: simulation.now, connect
+    simulation.connect(simulation.settings.clusters["a"], "x").cancel_booking(f"fed.{name}.1")
+    simulation.go(5)
+    assert simulation.booking(name).over == "cancelled"
+
+
+def _unreachable(settings: MemberClusterSettings, token: str) -> Any:
+    raise Unreachable("it takes too long")
+
+
 def test_removed_cluster_loses_its_booking(simulation: SimulatedFederation) -> None:
     name = simulation.book("review", (500, 900), clusters=("b",))
     back = simulation.book("back", (500, 900), clusters=("b",), resources={"nodes": "1:ppn=1"})

@@ -93,6 +93,21 @@ def test_uncertain_commit_is_not_stored_twice(
     assert harness.federation.jobs["2"].owner == "bob@org"
 
 
+def test_long_outage_of_the_database_leaves_nothing_uncertain(
+    harness: FederationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def away(**_: Any) -> Iterator[Any]:
+        raise StoreError("it cannot be reached")
+        yield
+
+    monkeypatch.setattr(harness.log._database, "write", away)
+    for second in range(5):
+        with pytest.raises(StoreError):
+            harness.log.append([submitted("1", second)])
+    assert harness.log._uncertain == set()
+
+
 def test_numbers_are_never_reused(harness: FederationHarness) -> None:
     job = harness.federation.submit("ann@org", ASKED).id
     harness.federation.cancel(job, "ann@org")

@@ -202,3 +202,16 @@ def test_refusing_cluster_gets_no_grants() -> None:
     for event in licences.lease_events(0):
         again.apply(event)
     assert again.pools["l"].bounds == {"a": 0, "b": 0, "c": 0}
+    assert licences.pending_grants("c", "abc", 600) == [LicenceGrant("l", "c", 0, 0)]  # it only looks
+    answer_grant(licences, "c", ClusterLicenceUse(0, 0, 0, 9))  # its site lends the licence now
+    raised = grant(licences, "c").raised
+    assert raised is not None
+    assert raised.copies == 7
+
+
+def test_cluster_that_rejects_the_federation_keeps_its_licences() -> None:
+    licences = lender(a=4, b=6, c=0)
+    assert licences.apply_refusal(LicenceGrant("l", "b", 6, 1), "not the role", 0, keeps=True) == []
+    answer_grant(licences, "a", ClusterLicenceUse(4, 1, 4, 9))
+    assert grant(licences, "a").raised is None
+    assert licences.free_copies("l") == 0

@@ -263,3 +263,12 @@ def test_policies_without_plans_query_all_clusters(tmp_path: Path) -> None:
     fleet.submit("2")
     assert fleet.pending_clusters() == NAMES
     fleet.log.close()
+
+
+def test_answers_are_outdated_after_the_clock_was_set_back() -> None:
+    plan_offers, asked = PlanOffers(2.0, 60.0), question(nodes="1")
+    plan_offers.subscribe(asked, 10_000, new=True)
+    plan_offers.store_answers({asked: (PlanOffer(10_000, 10_060), 1)}, 10_000)
+    assert plan_offers.due_questions(2, 6_400, 9) == [asked]
+    plan_offers.expire_answers(2, 6_400)
+    assert plan_offers.offers == {}

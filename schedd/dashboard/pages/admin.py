@@ -16,6 +16,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.searches import start_search
 from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
 from schedd.dashboard.viewer import Cluster, Form, Operator
+from schedd.wire.bounds import TIME_END
 
 router = RouteTable(prefix="/{cluster}/admin")
 _SEARCH_S: Final = 5.0  # for how long a page waits for a search; it goes on anyway
@@ -76,8 +77,9 @@ def parse_form_time(form: Mapping[str, str], name: str) -> int | None:
     if not text:
         return None
     try:
-        if seconds:
-            return int(seconds)
-        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+        moment = int(seconds or datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
     except (ValueError, OverflowError):
-        raise ProblemError("invalid", f"{name}: not a date and a time") from None
+        moment = -1
+    if not 0 <= moment < TIME_END:
+        raise ProblemError("invalid", f"{name}: not a date and a time")
+    return moment

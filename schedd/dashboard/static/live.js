@@ -6,7 +6,9 @@ import { morph } from "./morph.js";
 import { localise, utc, zone } from "./times.js";
 
 const APART_MS = 2000;
-const AT_LEAST_MS = Number(document.body.dataset.every) || 60000;
+// A daemon that hangs and a network that is cut say nothing: within a minute the page says so.
+const AT_LEAST_MS = Number(document.body.dataset.every) || 35000;
+const TIMEOUT_MS = 15000;
 let asked = 0;
 let waiting = 0;
 let turn = 0;
@@ -26,15 +28,19 @@ export function show(text) {
 export async function refresh(address = document.body.dataset.refresh ?? location.href) {
   asked = Date.now();
   const mine = ++turn;
+  const stop = new AbortController();
+  const late = setTimeout(() => stop.abort(), TIMEOUT_MS);
   try {
-    const answer = await fetch(address, { headers: { Accept: "text/html" }, redirect: "manual" });
+    const answer = await fetch(address, { headers: { Accept: "text/html" }, redirect: "manual", signal: stop.signal });
     if (answer.type === "opaqueredirect") return away("Your session has ended. Reload the page to log in.");
     if (answer.ok && mine === turn) show(await answer.text());
     away(answer.ok ? "" : answer.status === 404 ? "This no longer exists." : `The daemon returned an error (${answer.status}). This page may be out of date.`);
     return answer.ok;
   } catch {
-    away("Connection to the daemon lost. This page may be out of date.");
+    if (mine === turn) away("Connection to the daemon lost. This page may be out of date.");
     return false;
+  } finally {
+    clearTimeout(late);
   }
 }
 

@@ -137,10 +137,18 @@ async def lend_licence(
     The response comes when no job starts beyond them any more. The site's policy must allow it: `lent =
     true`.
     """
+    if body.number <= await _lease_number(cluster, name):  # it only looks: nothing for the audit
+        return reply(request, await _apply_lease(cluster, name, body))
     async with audit_act(cluster, caller.name, "lend", f"{name[:40]}: {body.copies} copies") as act:
         found = await _apply_lease(cluster, name, body)
         act.detail = f"{name}: {found.copies} copies, lease {found.number}"
     return reply(request, found)
+
+
+async def _lease_number(cluster: PlanLoop, name: str) -> int:
+    """The number of the last lease, 0 without one. Raises ProblemError."""
+    reading = cluster.call_between_batches(lambda engine: licence_counts(engine.state).lent.get(name, 0))
+    return await await_planner(cluster, reading, TIMEOUTS.change, REPEAT_HINT)
 
 
 async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> LicenceLeaseView:

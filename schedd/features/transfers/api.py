@@ -375,12 +375,13 @@ async def report_bag_end(
     """Report the end of the transferred array's bag: with `coordinate_arrays`, repairs
     rank the array's jobs by it. Needs the role `federation`.
     """
-    record = _find_transfer(cluster, name, caller.name)
-    if not record.tasks or not record.server_job:
-        what = "is not at the server yet" if record.tasks else "is no array"
-        raise ProblemError("not-now", f"transfer {name} {what}")
-    event = BagEndReported(id=_event_id(), time=cluster.now(), array=record.server_job, end=body.end)
-    await submit_events(cluster, [event])
+    async with audit_act(cluster, caller.name, "report a bag's end", f"{name}: {body.end}"):
+        record = _find_transfer(cluster, name, caller.name)
+        if not record.tasks or not record.server_job:
+            what = "is not at the server yet" if record.tasks else "is no array"
+            raise ProblemError("not-now", f"transfer {name} {what}")
+        event = BagEndReported(id=_event_id(), time=cluster.now(), array=record.server_job, end=body.end)
+        await submit_events(cluster, [event])
     return _transfer_reply(request, cluster, name, caller.name)
 
 

@@ -45,7 +45,7 @@ class PlanOffers:
 
         None if no bound is known; ``NEVER`` if even a smaller request has no start.
         """
-        if now - self._bounded.get(question, -_BOUND_S) >= _BOUND_S:
+        if not 0 <= now - self._bounded.get(question, -_BOUND_S) < _BOUND_S:
             size = request_size(question)
             starts = [
                 offer.start if offer.start is not None else NEVER
@@ -89,7 +89,7 @@ class PlanOffers:
                 first.append(question)
             elif one.generation != generation:
                 wait = self._poll if now - one.new < _HOT_S else self._recheck
-                if now - one.at >= wait:
+                if not 0 <= now - one.at < wait:  # also when the clock was set back
                     found.append(question)
         return (first + found)[:most]
 
@@ -109,7 +109,8 @@ class PlanOffers:
         """Drop answers of older plan generations after their validity."""
         for question in list(self.offers):
             one = self._asked[question]
-            if one.generation != generation and now - one.at > max(_FRESH_S, 2 * self._recheck):
+            valid = max(_FRESH_S, 2 * self._recheck)
+            if one.generation != generation and not 0 <= now - one.at <= valid:
                 del self.offers[question]
 
     def _unbound(self, question: PlanQuestion) -> None:

@@ -306,7 +306,7 @@ class FederationState:
         before = self.clusters[cluster]
         away = report.away or ("it does not answer" if report.transfers is None else "")
         turned = bool(before.away) != bool(away)
-        since = now if turned else before.since
+        since = now if turned else min(before.since, now)  # the clock may have been set back
         if report.transfers is None:
             self.clusters[cluster] = replace(before, away=away, since=since)
             self.cluster_summaries.pop(cluster, None)
@@ -498,7 +498,7 @@ class FederationState:
         routing = self.settings.routing
         found: dict[tuple[object, ...], list[str]] = {}
         for name, last in list(islice(self._next_check.items(), _REBALANCE_BATCH)):
-            if now - last < routing.recheck:
+            if 0 <= now - last < routing.recheck:
                 break
             del self._next_check[name]
             job = self.jobs.by_id.get(name)

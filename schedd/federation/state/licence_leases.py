@@ -40,8 +40,11 @@ class LicenceLeases:
         with self._lock.background():
             self._record.commit_leases(self._record.licences.apply_answer(grant, lent, self._now()))
 
-    def record_refusal(self, grant: LicenceGrant, why: str) -> None:
-        """Store that a cluster rejects a licence. Raises StoreError."""
+    def record_refusal(self, grant: LicenceGrant, why: str, *, keeps: bool) -> None:
+        """Store that a cluster rejects a licence; it ``keeps`` its copies. Raises StoreError."""
+        licences = self._record.licences
         with self._lock.background():
-            self._record.commit_leases(self._record.licences.apply_refusal(grant, why, self._now()))
-        _log.warning("a licence is not lent", cluster=grant.cluster, licence=grant.licence, why=why)
+            known = licences.pools[grant.licence].refusals.get(grant.cluster)
+            self._record.commit_leases(licences.apply_refusal(grant, why, self._now(), keeps=keeps))
+        if why != known:
+            _log.warning("a licence is not lent", cluster=grant.cluster, licence=grant.licence, why=why)

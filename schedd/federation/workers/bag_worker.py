@@ -58,7 +58,7 @@ class BagWorker(ItemWorker):
                 federation.bags.open.pop(name, None)
             elif not bag.promised_end:
                 federation.bag_operations.accept_deadline(name)
-        elif self._clock() >= self._asked.get(name, 0.0) + federation.settings.routing.poll:
+        elif self._is_due(self._asked.get(name, float("-inf")), federation.settings.routing.poll):
             self._asked[name] = self._clock()
             self._assign_rest(bag)
         if federation.settings.bags.coordinate:

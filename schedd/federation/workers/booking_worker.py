@@ -63,9 +63,9 @@ class BookingWorker(ItemWorker):
         connect: ClientFactory = connect_cluster,
     ) -> None:
         super().__init__("bookings", federation, federation.booking_operations, stopping, clock, connect)
-        self._backoff_until: dict[str, float] = {}  # retry time by cluster
+        self._backoffs: dict[str, tuple[float, float]] = {}  # last failure by cluster, and seconds to wait
         self._request_started: dict[str, float] = {}  # start time of the last request by cluster
-        self._look_at = 0.0
+        self._looked_at = float("-inf")
 
     def round(self) -> None:
         """Poll the bookings, then do the pending work of each, those without a place first."""
@@ -116,15 +116,15 @@ class BookingWorker(ItemWorker):
         )
 
     def _in_backoff(self, cluster: str) -> bool:
-        return self._clock() < self._backoff_until.get(cluster, 0.0)
+        return cluster in self._backoffs and not self._is_due(*self._backoffs[cluster])
 
     # ---- polling ----------------------------------------------------------------------------------
 
     def _poll(self, bookings: Sequence[FederationBooking]) -> dict[str, BookingRows]:
         """Return the bookings of each cluster with placed ones; clusters without an answer are left out."""
-        if self._clock() < self._look_at:
+        if not self._is_due(self._looked_at, self._federation.settings.routing.poll):
             return {}
-        self._look_at = self._clock() + self._federation.settings.routing.poll
+        self._looked_at = self._clock()
         placed = {one.placed.cluster for one in bookings if one.placed is not None}
         names = [
             name for name in placed & self._federation.settings.clusters.keys() if not self._in_backoff(name)
@@ -143,7 +143,7 @@ class BookingWorker(ItemWorker):
     def _handle_failure(self, cluster: str, what: str, error: ClientError) -> None:
         now = self._clock()
         # Bound the share of time that a hanging cluster takes from the others.
-        self._backoff_until[cluster] = now + max(_AGAIN_S, _RARER * (now - self._request_started[cluster]))
+        self._backoffs[cluster] = now, max(_AGAIN_S, _RARER * (now - self._request_started[cluster]))
         _log.info("request failed, will be repeated", cluster=cluster, what=what, why=str(error))
 
     # ---- next cluster -----------------------------------------------------------------------------

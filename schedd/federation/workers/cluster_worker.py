@@ -240,8 +240,9 @@ class ClusterWorker(ThreadedWork):
                 except Refused as error:
                     if error.kind not in ("invalid", "not-allowed"):
                         raise
+                    why = "; ".join(error.places) or error.detail
                     self._federation.licence_leases.record_refusal(
-                        grant, "; ".join(error.places) or error.detail
+                        grant, why, keeps=error.kind == "not-allowed"
                     )
                 else:
                     lent = ClusterLicenceUse(found.copies, found.number, found.held, found.wanted)

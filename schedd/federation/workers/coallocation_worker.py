@@ -180,7 +180,7 @@ class CoAllocationWorker(ItemWorker):
             federation.generations.get(name, 0) for name in sorted(federation.settings.clusters)
         )
         wait = federation.settings.routing.recheck if moving else federation.settings.routing.poll
-        if self._clock() < known.asked + wait or (moving and generation == known.generation):
+        if not self._is_due(known.asked, wait) or (moving and generation == known.generation):
             return
         known.asked, known.generation = self._clock(), generation
         users = federation.cluster_users(group.owner)

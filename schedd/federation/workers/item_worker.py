@@ -65,5 +65,9 @@ class ItemWorker(ThreadedWork):
         except Exception as error:
             self._failures.note(error)
 
+    def _is_due(self, since: float, wait: float) -> bool:
+        """Return whether ``wait`` seconds have passed, also when the clock was set back meanwhile."""
+        return not 0 <= self._clock() - since < wait
+
     def _now(self) -> int:
         return int(self._clock())

@@ -51,6 +51,13 @@ def kinds(found: list[Event]) -> list[str]:
     return [event.type for event in found]
 
 
+def test_arrival_is_not_later_than_its_reading() -> None:
+    """The server's clock may be ahead: the daemon sees by how much."""
+    (event,) = events(EMPTY_STATE, single(QUEUED | {"ctime": str(NOW + 30), "qtime": str(NOW + 30)}))
+    assert isinstance(event, JobQueued)
+    assert (event.time, event.job.submitted) == (NOW, NOW + 30)
+
+
 STEPS: list[tuple[str, Values | None, Values | None, list[str]]] = [
     ("arrives", None, QUEUED, ["job_queued"]),
     ("arrives held", None, HELD, ["job_queued"]),
