@@ -52,6 +52,7 @@ _AMOUNT_NAMES: Final[Mapping[str, Callable[[str, str], str]]] = {
 }
 _DEFAULT_COUNTS: Final = {_CPUS: "1"}  # of a chunk that does not name the resource
 _VNODE: Final = re.compile(r":vnode=[^:]*")
+_CHUNKS: Final = "chunks"  # of a vnode that would have room for several chunks of their own
 _NO_CHUNKS: Final[list[tuple[int, dict[str, str]]]] = []
 _WHERE: Final = frozenset(_PLACES)
 _STRICTEST: Final = ("force_exclhost", "force_excl", "default_exclhost", "default_excl", SHARED)
@@ -155,6 +156,11 @@ class Hosts:
         fitting = [self._fitting_nodes(wanted, own, "vnode" if whole else "part") for _, wanted in asked]
         sums = _sums_by_vnode(asked, self.types)
         sizes = {one.name: one.sizes for one in own}
+        known = {tag for one in self.sized for tag in one.tags}
+        of_chunks = [
+            {one.name for one in own if meets(wanted, (one.name,), one.tags, known, self.types)}
+            for _, wanted in (asked if whole else ())
+        ]
         chunks = []
         for chunk, (_, wanted), nodes in zip(split_chunks(text), asked, fitting, strict=True):
             vnode = wanted.get("vnode", "")
@@ -170,6 +176,13 @@ class Hosts:
                     ]
                 )
                 chunk = f"{_VNODE.sub('', chunk)}:vnode={A_VNODE_OF}{size}"
+            elif whole:
+                # These chunks can only be on the same vnodes. The plan counts all vnodes of their hosts.
+                there = of_chunks[len(chunks)]
+                count = sum(n for (n, _), some in zip(asked, of_chunks, strict=True) if some <= there)
+                at = {one.node for one in own if one.name in there}
+                if len(there) < count <= sum(one.node in at for one in own):
+                    chunk = f"{_VNODE.sub('', chunk)}:vnode={A_VNODE_OF}{_CHUNKS}={count}"
             chunks.append(chunk)
         sets = [*filter(None, fitting), {one.node for one in own if any(one.sizes.values())}]
         if not whole or all(

@@ -400,6 +400,18 @@ def test_vscatter_of_a_chunk_larger_than_every_vnode_is_never_planned() -> None:
     assert more == {"select": "3:ncpus=5:vnode=a_vnode_of_ncpus=5:own_vnode=1", "place": "free"}
 
 
+def test_vscatter_with_more_chunks_than_vnodes_for_them_is_never_planned() -> None:
+    """OpenPBS 23.06 never runs these; each start was refused as there was no second vnode."""
+    vnodes = [*numa(), vnode("n1", "n1")]
+    vnodes[2].values["resources_available.color"] = "blue"
+    hosts = group_by_host(vnodes)
+    for text, count in [("2:ncpus=1:vnode=a[1]", 2), ("2:ncpus=1:color=blue+1:ncpus=1:vnode=a[1]", 3)]:
+        asked = hosts.translate_request({"select": text, "place": "vscatter"})["select"]
+        assert asked.count(f"vnode=a_vnode_of_chunks={count}") == len(text.split("+")), asked
+    for text in ("1:ncpus=1:color=blue+1:ncpus=1:vnode=a[0]", "3:ncpus=1"):
+        assert "a_vnode_of" not in hosts.translate_request({"select": text, "place": "vscatter"})["select"]
+
+
 def test_vscatter_places_each_chunk_on_its_own_vnode() -> None:
     assert place("2:ncpus=1", ShareFacts("a", 2), whole=True) == "(a[0]:ncpus=1)+(a[1]:ncpus=1)"
     with pytest.raises(VnodesFullError):
