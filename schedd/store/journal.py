@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from schedd.store.checkpoint_writer import CheckpointWriter, FrozenContent
-from schedd.store.errors import LeaseExpired, StoreError
+from schedd.store.errors import LeaseExpired, NotLeader, StoreError
 from schedd.store.leadership import Leadership
 from schedd.store.log_watermark import LogWatermark, LogWatermarkFile
 from schedd.store.records import EventBatch, LogPosition, Promise, PromiseBreach, RetentionLimits
@@ -33,6 +33,9 @@ _NO_MORE = object()
 
 class BatchJournal(Protocol):
     """The journal of one cluster."""
+
+    history_error: Exception | None
+    """Why the history was last not updated, or expired rows were not deleted; None if all of it worked."""
 
     def use_settings(self, settings: str) -> None:
         """Record these settings (JSON) with the next batch; the engine works with them from then on."""
@@ -87,6 +90,8 @@ class BatchJournal(Protocol):
 
 class MemoryJournal:
     """A journal without persistence, for replays and trials."""
+
+    history_error: Exception | None = None
 
     def __init__(self) -> None:
         self._tail = LogPosition()
@@ -172,6 +177,7 @@ class DurableJournal:
         self._digest_position = LogPosition(), b""
         self._decided = int(store.last_decision(self.cluster)[1:] or 0)
         self._noting: Iterator[None] | None = None
+        self.history_error: Exception | None = None  # the thread that writes checkpoints sets it
         self._purge_at = 0.0  # monotonic time of the next purge
 
     def use_settings(self, settings: str) -> None:
@@ -309,13 +315,23 @@ class DurableJournal:
                     self._mark.sync()
                 if must:  # a caller waits
                     return
-                self._run_slices(self._record_history)
-                if time.monotonic() >= self._purge_at:
-                    self._run_slices(lambda: bool(self._store.purge(self._limits, now, self.cluster)))
-                    self._purge_at = time.monotonic() + _PURGE_INTERVAL_S
+                try:
+                    self._update_history(now)
+                except NotLeader:
+                    raise
+                except Exception as error:  # the checkpoint was stored all the same
+                    self.history_error = error
+                else:
+                    self.history_error = None
 
             self._background.start(freeze(), store_checkpoint)
         return (self._background.finished(wait=True) if must else False) or kept
+
+    def _update_history(self, now: int) -> None:
+        self._run_slices(self._record_history)
+        if time.monotonic() >= self._purge_at:
+            self._run_slices(lambda: bool(self._store.purge(self._limits, now, self.cluster)))
+            self._purge_at = time.monotonic() + _PURGE_INTERVAL_S
 
     def _run_slices(self, work: Callable[[], bool]) -> None:
         """Call ``work`` until it returns False, with pauses and a bounded number of times."""

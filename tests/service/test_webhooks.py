@@ -32,7 +32,7 @@ from schedd.service.settings.daemon import LogSettings, WebhookSettings
 from schedd.wire import JobDeleted, JobHeld, JobReleased
 from schedd.wire.toml_files import SettingsError
 from tests.service.planner_harness import T, event_id, job, node, planner
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_until
 
 SECRET = b"a-secret-for-the-tests"
 DOCS = Path(__file__).parents[2] / "docs"
@@ -243,6 +243,29 @@ def test_unreachable_webhook_gets_changes_after_its_return(
             finally:
                 receiver.terminate()
         wait_for_log("the webhook takes events again", log)
+
+
+def test_a_webhook_that_cannot_be_reached_opens_an_alert_until_it_takes_events(
+    loop: PlanLoop, receiver: WebhookReceiver
+) -> None:
+    requests = loop.metrics._webhooks
+
+    def counted(outcome: str) -> float:
+        return float(requests[outcome]._value.get())
+
+    receiver.statuses = [503] * 10_000  # until the alert was seen
+    with running_webhook(loop, receiver.url):
+        delete(loop, "1")
+        wait_until(lambda: bool(loop.webhook_troubles))
+        assert loop._troubles()["webhook"] == (
+            "the webhook at 127.0.0.1 takes no events, they are sent again: HTTP 503"
+        )
+        receiver.statuses.clear()
+        receiver.moves(1)
+        wait_until(lambda: not loop.webhook_troubles)
+        assert "webhook" not in loop._troubles()
+    assert counted("failed") == receiver.refused >= 3
+    assert counted("taken") == len(receiver.taken)
 
 
 def test_documented_receiver_refuses_unsigned_and_old_requests(tmp_path: Path) -> None:

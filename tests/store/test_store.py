@@ -319,6 +319,26 @@ def test_failed_checkpoint_is_reported_and_the_next_is_written(store: Store) -> 
     journal.close()
 
 
+def test_a_history_that_cannot_be_written_is_no_failed_checkpoint(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = DurableJournal(store, "c", 1000, every=0)
+
+    def refuse(_cluster: int) -> Iterator[None]:
+        raise DatabaseUnavailable("no room")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(store, "record_history", refuse)
+        journal.maybe_checkpoint(lambda: StoredState([b"1"]), 1000)
+        wait_until(lambda: journal.maybe_checkpoint(lambda: StoredState([b"2"]), 1000))
+        assert store.latest_checkpoint(journal.cluster) is not None
+        assert str(journal.history_error) == "no room"
+    wait_until(
+        lambda: journal.maybe_checkpoint(lambda: StoredState([b"3"]), 1000) and not journal.history_error
+    )
+    journal.close()
+
+
 def test_numbering_continues_after_all_events_were_purged(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     append_events(store, cluster, queued(1), queued(2))

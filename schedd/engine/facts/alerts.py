@@ -47,6 +47,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "starts_refused": "the server or the adapter refuses all starts",
     "unanswered": "starts were sent to the adapter and not answered in time",
     "unknown_job": "a job started that no event had announced",
+    "webhook": "a webhook cannot be reached; its changes wait",
 }
 """Alert kinds of the engine and the daemon, with their meanings."""
 

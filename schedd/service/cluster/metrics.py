@@ -27,6 +27,8 @@ _ERRORS: Final = (-86_400, -3_600, -600, -60, 0, 60, 600, 3_600, 21_600, 86_400)
 _APART: Final = (60, 300, 900, 3_600, 3 * 3_600, 6 * 3_600, 12 * 3_600, 86_400, 3 * 86_400)
 NOTICES: Final = ("sent", "failed", "given_up", "limited", "late")
 """Outcomes of a notice; ``failed`` is one attempt, which may be followed by another."""
+WEBHOOKS: Final = ("taken", "failed", "refused")
+"""Outcomes of a request to a webhook; ``failed`` is one attempt, which is followed by another."""
 
 
 class PlannerMetrics:
@@ -114,6 +116,12 @@ class PlannerMetrics:
             [*one, "outcome"],
             registry=self.registry,
         )
+        self.webhooks = Counter(
+            "schedd_webhook_requests",
+            "Requests to webhooks: taken, one try failed, refused for good",
+            [*one, "outcome"],
+            registry=self.registry,
+        )
         self.alerts = Counter(
             "schedd_alerts", "Alerts that were raised, by kind", [*one, "kind"], registry=self.registry
         )
@@ -143,11 +151,16 @@ class ClusterMetrics:
         for gauge in self._objectives.values():
             gauge.set(math.nan)
         self._notices = {outcome: meters.notices.labels(cluster, outcome) for outcome in NOTICES}
+        self._webhooks = {outcome: meters.webhooks.labels(cluster, outcome) for outcome in WEBHOOKS}
         self._alerts = {kind: meters.alerts.labels(cluster, kind) for kind in alert_kinds()}
 
     def count_notice(self, outcome: str) -> None:
         """Count a notice by its outcome (see ``NOTICES``)."""
         self._notices[outcome].inc()
+
+    def count_webhook(self, outcome: str) -> None:
+        """Count a request to a webhook."""
+        self._webhooks[outcome].inc()
 
     def count_alert(self, kind: str) -> None:
         """Count an alert by its kind (see ``KINDS``)."""

@@ -32,6 +32,7 @@ from schedd.wire import Alert, ClockSet, Event, Run
 
 _log = structlog.get_logger(__name__)
 _CHECKPOINT = "no checkpoint could be written"
+_HISTORY = "the history of jobs and nodes could not be written"
 _WAKE = "the engine does not know when it is to be called"
 
 
@@ -310,6 +311,11 @@ class Planner:
         else:
             if kept:
                 self._failing.pop(_CHECKPOINT, None)
+        history_error = self.journal.history_error
+        if history_error is None:
+            self._failing.pop(_HISTORY, None)
+        else:
+            self._record_error(_HISTORY, history_error)
 
     def record_failed_call(self, failed: EngineCallFailed) -> None:
         """Write the events that led to a failed call as an incident file."""

@@ -56,6 +56,8 @@ class PlannerCondition(ABC):
         """Why the latest reload of the settings was rejected; empty after a successful one."""
         self.reload_risk: PromisesAtRisk | None = None
         """Promises that the latest reload of the settings put at risk."""
+        self.webhook_troubles: dict[str, str] = {}
+        """Why webhooks with unsent changes take none, by webhook. The event loop writes it."""
         self.on_standby = succession is not None
         self.recovered = threading.Event()
         self._clock = clock
@@ -221,6 +223,7 @@ class PlannerCondition(ABC):
             "settings": self.settings_problem,
             "promises": self._describe_reload_risk(),
             "nodes_down": describe_down_nodes(self._publisher.latest),
+            "webhook": "; ".join(list(self.webhook_troubles.values())),
         }
         was_set = self._clock_watch.check(self._planner.engine.state.now)
         found["clock"] = "; ".join(filter(None, (was_set, self.clock_problem)))

@@ -43,6 +43,7 @@ _PAUSE_S: Final = 1.0
 _MOST: Final = 1_000  # maximum number of changes in a request
 _LONGEST_WAIT_S: Final = 300.0
 _AGAIN: Final = frozenset({408, 425, 429})
+_ALERT_TRIES: Final = 3  # failed requests in a row before an alert opens
 _RENDERED: Final = frozenset({"expected_start", "expected_by", "promised_start", "headline"})
 
 
@@ -176,6 +177,15 @@ async def run_webhook(
     wait: Callable[[int], float] = lambda tries: min(2.0**tries, _LONGEST_WAIT_S),
 ) -> None:
     """Report the moves and alerts of one cluster until the planner stops; nothing on standby."""
+    try:
+        await _report_changes(loop, hook, client, pause, wait)
+    finally:
+        loop.webhook_troubles.pop(hook.settings.url, None)
+
+
+async def _report_changes(
+    loop: PlanLoop, hook: Webhook, client: httpx2.AsyncClient, pause: float, wait: Callable[[int], float]
+) -> None:
     watch, alerts = _StartTracker(loop, hook.settings), _AlertTracker(loop)
     waiting: dict[str, StartMoved] = {}
     tries, not_before = 0, 0.0
@@ -192,26 +202,29 @@ async def run_webhook(
                 waiting.clear()
                 alerts.reported.clear()
             news = hook.settings.alerts and not loop.on_standby and bool(any(alerts.changes()))
-            if (waiting or news) and time.monotonic() >= not_before:
+            if not (waiting or news):
+                loop.webhook_troubles.pop(hook.settings.url, None)
+            elif time.monotonic() >= not_before:
                 batch = list(waiting.values())[:_MOST]
                 opened, closed = alerts.changes() if news else ([], [])
-                taken = True
+                failure = ""
                 if news:
                     message = {
                         name: [asdict(alert_view(one, loop.name)) for one in some]
                         for name, some in (("opened", opened), ("closed", closed))
                     }
-                    taken = await _post(loop.name, hook, client, "alerts", message, tries)
-                if news and taken:
+                    failure = await _post(loop, hook, client, "alerts", message, tries)
+                if news and not failure:
                     alerts.mark_reported(opened, closed)
-                if batch and taken:
+                if batch and not failure:
                     message = {"moves": [*map(asdict, batch)]}
-                    taken = await _post(loop.name, hook, client, "planned_start_moved", message, tries)
-                    for move in batch if taken else ():
+                    failure = await _post(loop, hook, client, "planned_start_moved", message, tries)
+                    for move in batch if not failure else ():
                         waiting.pop(move.job)
-                tries = 0 if taken else tries + 1
-                if not taken:
+                tries = tries + 1 if failure else 0
+                if failure:
                     not_before = time.monotonic() + wait(tries)
+                _note_trouble(loop, hook, failure, tries)
             await asyncio.sleep(pause)
             left = max(0.0, not_before - time.monotonic()) if waiting or tries else None
             if left != 0.0:
@@ -227,21 +240,31 @@ def _merge(earlier: StartMoved, later: StartMoved) -> StartMoved | None:
     return StartMoved(**{**asdict(later), "before": earlier.before})
 
 
+def _note_trouble(loop: PlanLoop, hook: Webhook, failure: str, tries: int) -> None:
+    """Name the failure in an alert if requests fail again and again; end it after a success."""
+    url = hook.settings.url
+    if not failure:
+        loop.webhook_troubles.pop(url, None)
+    elif tries >= _ALERT_TRIES:
+        where = urlsplit(url).hostname or ""
+        loop.webhook_troubles[url] = f"the webhook at {where} takes no events, they are sent again: {failure}"
+
+
 async def _post(
-    cluster: str,
+    loop: PlanLoop,
     hook: Webhook,
     client: httpx2.AsyncClient,
     kind: str,
     what: Mapping[str, list[Any]],
     tries: int,
-) -> bool:
-    """Send a request; return whether it was accepted or permanently rejected."""
+) -> str:
+    """Send a request; return why it must be sent again, empty if it was accepted or rejected for good."""
     settings = hook.settings
     where = urlsplit(settings.url).hostname or ""  # the rest may be a secret
     message = {
         "type": kind,
         "id": secrets.token_hex(8),
-        "cluster": cluster,
+        "cluster": loop.name,
         **what,
     }
     body = json.dumps(message, ensure_ascii=False).encode()
@@ -253,22 +276,21 @@ async def _post(
         async with asyncio.timeout(_WHOLE_S):
             answer = await _send(await resolve_targets(settings.url, settings.allow), client, body, headers)
     except TargetRefused as refused:
-        _log_failure(where, tries, str(refused))
-        return False
+        return _note_failure(loop, where, tries, str(refused))
     except (httpx2.HTTPError, OSError) as error:  # TimeoutError is an OSError
-        _log_failure(where, tries, f"{type(error).__name__} {error}".strip())
-        return False
+        return _note_failure(loop, where, tries, f"{type(error).__name__} {error}".strip())
     if answer.is_success:
         if tries:
             _log.info("the webhook takes events again", hook=where)
-        return True
+        loop.metrics.count_webhook("taken")
+        return ""
     if answer.status_code >= 500 or answer.status_code in _AGAIN:
-        _log_failure(where, tries, f"HTTP {answer.status_code}")
-        return False
+        return _note_failure(loop, where, tries, f"HTTP {answer.status_code}")
     _log.error(
         "the webhook refuses", hook=where, status=answer.status_code, dropped=sum(map(len, what.values()))
     )
-    return True
+    loop.metrics.count_webhook("refused")
+    return ""
 
 
 async def _send(
@@ -295,6 +317,9 @@ async def _send(
     raise AssertionError("there is a target")
 
 
-def _log_failure(where: str, tries: int, why: str) -> None:
+def _note_failure(loop: PlanLoop, where: str, tries: int, why: str) -> str:
+    """Count a failed request, log the first of several; return the reason."""
+    loop.metrics.count_webhook("failed")
     if not tries:
         _log.warning("the webhook is not taking events; it is tried again", hook=where, why=why)
+    return why

@@ -56,6 +56,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "unanswered": _ADAPTER_LOG,
     "unknown_job": "",
     "walltime_extension": _ADAPTER_LOG,
+    "webhook": "correct url in `[[webhooks]]`, or start its receiver",
 }
 """What to do first for each kind of alert, with commands between backticks; empty: nothing is to be done."""
 
