@@ -90,6 +90,7 @@ def test_every_kind_that_is_raised_is_known_and_documented() -> None:
         "promises",
         "server",
         "settings",
+        "webhook",
     }
     assert raised | shell == set(alert_kinds())
     page = (ROOT / "docs" / "reference" / "monitoring.md").read_text()
