@@ -89,7 +89,8 @@ def describe_deadline(job: JobView | WhatIfVariantResult, now: int, cause: str =
     facts = deadline_facts(job)
     if facts is not None:
         found = f"is {describe_deadline_forecast(facts, lambda time: format_time(time, now))}"
-        return found + (f" (deadline={facts.earliest}@{100 * facts.required:g}%)" if facts.earliest else "")
+        offer = _format_offer(job, f"{facts.earliest}@{100 * facts.required:g}%")
+        return f"{found} ({offer})" if facts.earliest else found
     if job.deadline_state == "accepted":
         return "is accepted: only causes that may break a promise delay it"
     if job.deadline_state == "at_risk":
@@ -101,7 +102,20 @@ def describe_deadline(job: JobView | WhatIfVariantResult, now: int, cause: str =
     if job.earliest_deadline is None:
         return words
     earliest = format_time(job.earliest_deadline, now)
-    return f"{words}; the earliest that can be kept is {earliest} (deadline={job.earliest_deadline})"
+    offer = _format_offer(job, str(job.earliest_deadline))
+    return f"{words}; the earliest that can be kept is {earliest} ({offer})"
+
+
+def _format_offer(job: JobView | WhatIfVariantResult, deadline: str) -> str:
+    """`qalter -W x=deadline:1796059906` for a job, with the option that it was submitted with, and
+    `deadline=1796059906` for a request.
+    """
+    resources = getattr(job, "resources", None)
+    if resources is None:
+        return f"deadline={deadline}"
+    names = {name.lower() for name in resources}
+    as_extension = "x.deadline" in names and "deadline" not in names
+    return f"qalter {'-W x=deadline:' if as_extension else '-l deadline='}{deadline}"
 
 
 def format_nodes(shares: Sequence[ShareFacts]) -> str:
