@@ -21,7 +21,7 @@ from schedd.features.accounts.rules import (
     transfer_amount,
     wait_for_funds,
 )
-from schedd.features.accounts.state import AccountBook, published_accounts, without_jobs
+from schedd.features.accounts.state import AccountBook, limit_moments, published_accounts, without_jobs
 from schedd.features.accounts.what_if import wait_in_what_if
 from schedd.wire import AccountMoved, AccountSet, LedgerStored, RunsRead
 
@@ -58,4 +58,5 @@ COMPONENT: Final = Component(
     now_and_then=forget_old_runs,
     published=published_accounts,
     without_plan=without_jobs,
+    clock_set_back=limit_moments,
 )

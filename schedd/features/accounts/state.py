@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from typing import Any, Final, Literal
 
 from schedd.engine.facts.job_requests import BOOKING
@@ -166,6 +166,19 @@ def published_accounts(state: EngineState) -> PublishedAccounts:
     """A copy for other threads."""
     book = account_book(state)
     return PublishedAccounts(dict(book.accounts), dict(book.held), tuple(book.entries), book.read)
+
+
+def limit_moments(book: AccountBook, now: int, _: int) -> None:
+    """Let no period, account or reading of logs be of the future when the clock was set back.
+
+    An account whose period would begin later is renewed at that time.
+    """
+    for name, one in list(book.accounts.items()):
+        until = one.since if one.until and one.since > now else one.until
+        book.accounts[name] = replace(
+            one, created=min(one.created, now), since=min(one.since, now), until=until
+        )
+    book.read = min(book.read, now)
 
 
 def without_jobs(book: AccountBook) -> None:

@@ -54,8 +54,13 @@ class AutomaticAlternatives(PeriodicWork):
         loop = self._loop
         choosing = loop.published.settings.site.part(ChooseSettings)
         now, latest = loop.now(), self.alternatives.latest
-        looked_at = latest is not None and latest.by != AUTOMATIC_ACTOR and now < latest.as_of + _VIEWING_S
-        if not choosing.every or now < self._last + choosing.every or looked_at or loop.published.stale:
+        looked_at = (
+            latest is not None
+            and latest.by != AUTOMATIC_ACTOR
+            and latest.as_of <= now < latest.as_of + _VIEWING_S
+        )
+        searched = self._last <= now < self._last + choosing.every  # the clock may have been set back
+        if not choosing.every or searched or looked_at or loop.published.stale:
             return False
         self._last = now
         try:

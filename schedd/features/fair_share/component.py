@@ -12,7 +12,7 @@ from schedd.features.fair_share.rules import (
     present_shares,
     usage_history,
 )
-from schedd.features.fair_share.state import FairShareState
+from schedd.features.fair_share.state import FairShareState, limit_moments
 
 COMPONENT: Final = Component(
     name="fair_share",
@@ -30,4 +30,5 @@ COMPONENT: Final = Component(
     usage_history=usage_history,
     before_dispatch=follow_time,
     now_and_then=forget_old_usage,
+    clock_set_back=limit_moments,
 )

@@ -60,6 +60,12 @@ class FairShareState:
     """The generation of ``shares`` before the first ranking."""
 
 
+def limit_moments(part: FairShareState, now: int, _: int) -> None:
+    """Let no usage be in the future when the clock was set back."""
+    if part.usage is not None:
+        part.usage = part.usage.no_later_than(now)
+
+
 def fair_share_state(state: EngineState) -> FairShareState:
     """The component's part of the engine's state."""
     return state.part(FairShareState)

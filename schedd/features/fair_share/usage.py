@@ -83,6 +83,17 @@ class Usage:
             if not windows:
                 del self._owners[owner]
 
+    def no_later_than(self, now: int) -> "Usage":
+        """Return a copy in which no usage is of the future, after the clock was set back."""
+        new = Usage(self.levels, self.interval, self.depth)
+        newest = now // self.interval
+        for owner, windows in self._owners.items():
+            kept = new._owners.setdefault(owner, {})
+            for window, (used, waited) in windows.items():
+                before = kept.get(min(window, newest), (0, 0))
+                kept[min(window, newest)] = (before[0] + used, before[1] + waited)
+        return new
+
     def decayed(
         self, tree: ShareTree, now: int, running: Iterable[ChargedRun] = ()
     ) -> dict[Names, tuple[float, float]]:

@@ -22,7 +22,7 @@ from schedd.features.limits.admission import (
     wait_in_what_if,
 )
 from schedd.features.limits.rules import follow_queue_limits, follow_server_limits, limit_sources
-from schedd.features.limits.state import LimitState
+from schedd.features.limits.state import LimitState, limit_moments
 
 COMPONENT: Final = Component(
     name="limits",
@@ -46,6 +46,7 @@ COMPONENT: Final = Component(
     before_dispatch=follow_room,
     now_and_then=forget_idle,
     next_wake=next_room,
+    clock_set_back=limit_moments,
     notes=job_notes,
     published=publish_limits,
     queue_changed=follow_queue_limits,

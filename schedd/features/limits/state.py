@@ -61,6 +61,12 @@ class LimitState:
         return known
 
 
+def limit_moments(part: LimitState, now: int, _: int) -> None:
+    """Let no past use be in the future when the clock was set back."""
+    part.meters = {pool: meter.no_later_than(now) for pool, meter in part.meters.items()}
+    part.shown = None
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedLimits:
     """What other threads may read of the component."""

@@ -105,6 +105,15 @@ class UseMeter:
             return now + max(0, int(self.half_life * log2(used / max(most, 1)))) + 1
         return FOREVER
 
+    def no_later_than(self, now: int) -> "UseMeter":
+        """Return a copy in which no use is of the future, after the clock was set back."""
+        step = max(1, self.period // _PARTS)
+        sums: dict[int, float] = {}
+        for end, amount in self.parts:
+            until = min(end, (now // step + 1) * step)
+            sums[until] = sums.get(until, 0.0) + amount
+        return UseMeter(self.period, self.half_life, sorted(sums.items()), self.sum, min(self.since, now))
+
     def copy(self) -> "UseMeter":
         """Return a copy for a fork."""
         return UseMeter(self.period, self.half_life, list(self.parts), self.sum, self.since)

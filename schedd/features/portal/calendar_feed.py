@@ -152,7 +152,9 @@ def _start(job: PortalJobView) -> int | None:
 
 
 def _end(job: PortalJobView, start: int) -> int:
-    return max(start + 60, start + job.walltime)
+    """The end at the latest: a suspension or an overrun makes that of a running job later."""
+    runs = job.state == "running" and job.planned_end is not None
+    return max(start + 60, job.planned_end if runs and job.planned_end is not None else start + job.walltime)
 
 
 def _job_text(job: PortalJobView) -> str:

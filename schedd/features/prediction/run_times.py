@@ -119,10 +119,11 @@ def node_kinds(published: PlanSnapshot, site: SitePolicy) -> Mapping[str, RatedN
 def past_error(published: PlanSnapshot, owner: str, past: Sequence[JobHistory]) -> PastError:
     """Return the errors for the owner's ended jobs with a throughput among ``past``."""
     site = published.settings.site
-    kinds = node_kinds(published, site)
+    kinds, user = node_kinds(published, site), owner.partition("@")[0]
     errors = []
     for one in past:
-        work = read_work(one.resources) if one.owner == owner and one.how == "ended" else None
+        own = one.owner.partition("@")[0] == user and one.how == "ended"
+        work = read_work(one.resources) if own else None
         if work is None or one.started is None or one.ended is None:
             continue
         nodes = [kinds[name] for name, _ in one.held if name in kinds]

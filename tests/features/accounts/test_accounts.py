@@ -16,6 +16,7 @@ from schedd.wire import (
     AccountMoved,
     AccountSet,
     Book,
+    ClockSet,
     LedgerStored,
     PolicyChanged,
     RunFacts,
@@ -190,6 +191,21 @@ def test_account_created_later_counts_running_jobs() -> None:
     assert site.available("all") == 600
     site.at(100)
     assert site.balance("all") == 600
+
+
+def test_a_period_that_began_early_since_the_clock_was_ahead_begins_again_in_time() -> None:
+    site = AccountCluster()
+    site.set_account(amount=1000, period="month")
+    begin = account_book(site.engine.state).accounts["phys"].until
+    site.at(begin - T + 100)
+    site.submit("1", "1:ppn=4", 100, account="phys")
+    site.at(begin - T + 200)
+    site.server.now = T + 1000
+    site.send(ClockSet(id="back", time=site.server.now), site.server.snapshot())
+    account = account_book(site.engine.state).accounts["phys"]
+    assert (account.since, account.until, account.balance) == (T + 1000, begin, 600)
+    site.at(begin - T)
+    assert site.balance() == 1000
 
 
 def test_new_period_starts_with_its_amount_minus_the_debt() -> None:

@@ -19,7 +19,7 @@ from schedd.policy.protocol import OwnerShare
 from schedd.policy.site import site_policy
 from schedd.service.settings.file import read_settings_file
 from schedd.service.settings.site import SiteSettings
-from schedd.wire import JobDeleted, PolicyChanged
+from schedd.wire import ClockSet, JobDeleted, PolicyChanged
 from schedd.wire.toml_files import SettingsError
 from tests.engine.cluster import Cluster, T
 from tests.engine.policy_previews import previewed_moves
@@ -125,6 +125,16 @@ def test_usage_outlives_a_checkpoint_and_goes_on() -> None:
     other.handle((), other.state.now + 1)
     assert fair_share_state(other.state).usage is None
     assert share_rows(other) == []
+
+
+def test_usage_counts_also_after_the_clock_was_set_back() -> None:
+    cluster = Cluster(nodes=1, site=SITE)
+    cluster.at(90_000)
+    cluster.submit("1", walltime=100, group="phys")
+    cluster.at(90_100)
+    cluster.server.now -= 80_000
+    cluster.send(ClockSet(id="back", time=cluster.server.now), cluster.server.snapshot())
+    assert used(cluster.engine) == {"phys/ann": 400}
 
 
 def test_share_rows_have_waits_and_usage() -> None:

@@ -13,7 +13,7 @@ from schedd.features.limits.state import limit_state
 from schedd.features.limits.tallies import UseMeter
 from schedd.model import FOREVER, WaitingFor
 from schedd.service.settings.site import SiteSettings
-from schedd.wire import JobFacts, PolicyChanged
+from schedd.wire import ClockSet, JobFacts, PolicyChanged
 from tests.engine.cluster import Cluster, T
 
 
@@ -177,6 +177,22 @@ def test_use_decays_by_its_half_life() -> None:
     cluster.submit("2")  # 400 are used, and 400 more must fit: 100 are left after two half-lives
     cluster.at(3000)
     assert cluster.runs("2") == [2101]
+
+
+@pytest.mark.parametrize(("how", "latest"), [({"period": 6400}, 8_500), ({"half_life": 1000}, 4_000)])
+def test_use_from_before_the_clock_was_set_back_is_forgotten_like_that_of_now(
+    how: dict[str, int], latest: int
+) -> None:
+    cluster = Limited({"counts": "used", "what": "cpu_seconds", "amount": 500, **how})
+    cluster.at(100_000)
+    cluster.submit("1")
+    cluster.at(100_100)
+    cluster.server.now -= 99_000
+    cluster.send(ClockSet(id="back", time=cluster.server.now), cluster.server.snapshot())
+    cluster.submit("2")
+    assert cluster.start("2") is None
+    cluster.at(latest)
+    assert len(cluster.runs("2")) == 1
 
 
 def test_use_is_kept_when_the_amount_is_changed() -> None:

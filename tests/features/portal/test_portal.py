@@ -250,6 +250,15 @@ def test_a_calendar_has_the_jobs_that_start_first(user: TestClient, monkeypatch:
     assert found.keys() == {"job-1.e@east.schedd", "job-2.e@east.schedd", "job-1.w@west.schedd"}
 
 
+def test_the_event_of_a_suspended_run_ends_later(clusters: Clusters) -> None:
+    loop = clusters["east"]
+    runs = portal_job("east", loop.published, ALL_JOBS, loop.published.ids["1.e"], T)
+    shown = ClusterEvents("east", T)
+    shown.add_job(replace(runs, planned_end=T + 5 * HOUR))
+    (event,) = shown.all_events()
+    assert (event.start, event.end, runs.planned_end) == (T, T + 5 * HOUR, T + runs.walltime)
+
+
 def test_an_array_event_counts_the_subjobs_that_are_left_out(clusters: Clusters) -> None:
     loop = clusters["east"]
     parts = [job(f"7[{i}].e", user=USER, nodes="1:ppn=4", walltime="3600") for i in range(3)]

@@ -141,7 +141,7 @@ def test_prediction_errors_use_the_owners_jobs_on_their_actual_nodes() -> None:
     some = [
         past_job("ann@login", 1_320, "n1", **RATES),  # of 1,200 predicted
         past_job("ann@login", 5_400, "n2", **RATES),  # of 6,000
-        past_job("ann@login", 1_212, "n1", **RATES),
+        past_job("ann@login2", 1_212, "n1", **RATES),  # submitted on another host
         past_job("ann@login", 1, "n1", "deleted", **RATES),
         past_job("bob@login", 1, "n1", **RATES),
         past_job("ann@login", 1, "n1"),
