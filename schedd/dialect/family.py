@@ -141,7 +141,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         changed=frozenset(),
         refused_by_node=frozenset({15043}),  # MOMREJECT
         refused_by_hook=frozenset(),
-        no_fault=frozenset({0, 265, KILLED}),  # success; 256 + SIGKILL and + SIGTERM: a deletion
+        # success; 256 + SIGKILL and + SIGTERM: a deletion; memory, walltime, or processor time exceeded
+        no_fault=frozenset({0, 265, KILLED, -10, -11, -12}),
         reports_types=False,
         is_shrinkable=sets_walltime_in_torque,
     ),
@@ -153,7 +154,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         # MOMREJECT; an incomplete hook; root's scripts; a hook that rejects, or wants a rerun or a deletion
         refused_by_node=frozenset({15041, 15167, 15168, 15169, 15170, 15171}),
         refused_by_hook=frozenset({15136}),  # HOOKERROR: a runjob hook
-        no_fault=frozenset({0, 265, KILLED}),
+        # as above; cores in a burst or in sum, vmem, mem, processor time, or walltime exceeded
+        no_fault=frozenset({0, 265, KILLED, *range(-29, -23)}),
         reports_types=True,
         is_shrinkable=is_shrinkable,
     ),

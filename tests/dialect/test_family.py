@@ -64,3 +64,10 @@ def test_schedselect_overrides_select_and_is_not_noted() -> None:
     request = find_dialect("openpbs").read(job, Site(defaults={}))
     assert request.cpus == 6
     assert request.notes == ()
+
+
+def test_a_job_that_exceeded_a_limit_says_nothing_of_its_node() -> None:
+    """Jobs of 20 s that OpenPBS 23.06 ended at their walltime closed a sound node."""
+    torque, openpbs = find_dialect("torque"), find_dialect("openpbs")
+    assert [torque.speaks_against_node(status) for status in (-9, -10, -11, -12, -13)] == [1, 0, 0, 0, 1]
+    assert [openpbs.speaks_against_node(status) for status in (-23, -24, -29, -30, -11)] == [1, 0, 0, 1, 1]

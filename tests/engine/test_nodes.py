@@ -261,8 +261,10 @@ def test_failures_of_one_user_do_not_close_a_node() -> None:
     assert cluster.engine.state.black_holes == {}
 
 
-@pytest.mark.parametrize(("after", "status"), [(5, 0), (61, 1), (5, 271)])
-def test_a_success_a_long_run_or_a_deletion_clears_the_count(after: int, status: int) -> None:
+@pytest.mark.parametrize(("after", "status"), [(5, 0), (61, 1), (5, 271), (20, -11)])
+def test_a_success_a_long_run_a_deletion_or_an_exceeded_limit_clears_the_count(
+    after: int, status: int
+) -> None:
     cluster = Cluster()
     for i, owner in enumerate(["ann", "bob", "ann", "bob"]):
         _fail(cluster, f"a{i}", owner)
