@@ -124,17 +124,11 @@ def run(argv: Sequence[str], name: str = "showq") -> int:
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
-    jobs = _jobs(session, args, _FIELDS)
-    states = {job.state for job in jobs}
+    jobs = _jobs(session, args)
     parts = {
         "running": [job for job in jobs if job.state in _RUNNING],
         "planned": _sort_planned([job for job in jobs if job.state == "planned"], args.sort, session.now),
-        "blocked": [
-            job
-            for state in _BLOCKED
-            if state in states
-            for job in _jobs(session, args, _QueueRow._fields, state)
-        ],
+        "blocked": _add_reasons(session, args, [job for job in jobs if job.state in _BLOCKED]),
     }
     wanted = args.parts or list(parts)
     if args.json:
@@ -195,12 +189,24 @@ def fold_arrays(jobs: list[_QueueRow]) -> list[_QueueRow]:
     ]
 
 
-def _jobs(
-    session: Session, args: argparse.Namespace, fields: Sequence[str], state: State | None = None
-) -> list[_QueueRow]:
-    found = session.client.job_columns(fields, state=state, user=args.user, queue=args.queue)
-    jobs = [_QueueRow(*row) for row in zip(*found.values(), strict=True)]
-    return [job for job in jobs if args.qos in (None, job.labels.get("qos", ""))]
+def _jobs(session: Session, args: argparse.Namespace) -> list[_QueueRow]:
+    """Each job once: a job that starts between two pages of the answer is on both."""
+    found = session.client.job_columns(_FIELDS, user=args.user, queue=args.queue)
+    jobs = {row[0]: _QueueRow(*row) for row in reversed(list(zip(*found.values(), strict=True)))}
+    return [job for job in reversed(jobs.values()) if args.qos in (None, job.labels.get("qos", ""))]
+
+
+def _add_reasons(session: Session, args: argparse.Namespace, jobs: list[_QueueRow]) -> list[_QueueRow]:
+    """Return the blocked jobs with the reasons of a second answer; no job comes or goes by it."""
+    whys: dict[str, str] = {}
+    blocked = []
+    for state in _BLOCKED:
+        some = [job for job in jobs if job.state == state]
+        if some:
+            found = session.client.job_columns(("id", "why"), state=state, user=args.user, queue=args.queue)
+            whys |= zip(found["id"], found["why"], strict=True)
+        blocked += some
+    return [job._replace(why=whys.get(job.id, "it changed just now")) for job in blocked]
 
 
 def _running(jobs: list[_QueueRow], now: int) -> str:

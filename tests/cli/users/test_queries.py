@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from schedd.cli.user.showstart import expand_shorthand
 from schedd.client import ClientError
 from schedd.client.answers import Gap
 from schedd.client.json_object import JsonObject
+from schedd.client.read_client import ReadClient
 from schedd.predict.accuracy import AccuracyFigures
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import (
@@ -225,6 +227,27 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
     )
     assert "PLANNED" not in run("showq", "-r")[1]
     assert "1 job of bob" in run("showq", "-u", "bob")[1]
+
+
+def test_showq_shows_one_state_of_the_queue(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs change between its two requests, and between the pages of one."""
+    read = ReadClient.job_columns
+    shown = run("showq")[1]
+
+    def read_changed(self: ReadClient, fields: Sequence[str], **which: Any) -> dict[str, list[Any]]:
+        found = read(self, fields, **which)
+        if "state" not in which:
+            return {name: values + values[:2] for name, values in found.items()}
+        assert set(fields) == {"id", "why"}
+        return {"id": ["77.srv"], "why": ["it came meanwhile"]}
+
+    monkeypatch.setattr(ReadClient, "job_columns", read_changed)
+    changed = run("showq")[1]
+    assert changed.splitlines()[-1] == shown.splitlines()[-1]
+    assert [line.split()[:1] for line in changed.splitlines()] == [
+        line.split()[:1] for line in shown.splitlines()
+    ]
+    assert changed.count("it changed just now") == shown.count("user hold") + shown.count("never on this")
 
 
 def test_showq_sorts_planned_jobs_by_likely_start(run: Run, loop: PlanLoop) -> None:
