@@ -364,6 +364,11 @@ def _check_dispatch(one: ClusterView) -> CheckResult:
         since = f"since {format_utc(starts.since)}"
     more = ", ".join(filter(None, (reason, since)))
     words = f"{name}: {starts.words}" + (f" ({more})" if more else "")
+    resume = f"`schedd resume {name}`"
+    if one.paused and starts.remedy != resume:
+        return CheckResult(
+            "starts", starts.state, f"{words}; also paused: {one.paused}", f"{starts.remedy}, then {resume}"
+        )
     return CheckResult("starts", starts.state, words, starts.remedy)
 
 

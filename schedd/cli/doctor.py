@@ -10,6 +10,7 @@ from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.diagnosis import ADAPTER_SETTINGS, CheckResult, check_adapter_files, check_daemon, check_host
 from schedd.cli.installation import add_config_option
 from schedd.cli.user.command_session import show_json
+from schedd.cli.user.formatting import localise_times
 
 _CODES: Final = {"good": 0, "warn": 1, "bad": 2}
 
@@ -62,4 +63,5 @@ def run(argv: Sequence[str]) -> int:
 
 def _format_result(one: CheckResult) -> str:
     text = f"{one.state:4}  {one.part:18}  {one.message}"
+    text = localise_times(text)
     return f"{text}\n{'':26}-> {one.remedy}" if one.remedy else text

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from fastapi import Request
@@ -20,8 +19,7 @@ from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.weight_form import criterion_weights, priority_weights
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.read.current_faults import CurrentFault, current_faults, job_start_state
-from schedd.store import AuditRecord
+from schedd.service.read.current_faults import current_faults, job_start_state
 
 _MAX_AUDIT_ROWS: Final = 100
 _DONE_MESSAGES: Final = {
@@ -86,7 +84,7 @@ async def render_admin_page(
         viewer,
         cluster,
         status,
-        faults=_current_faults(cluster, acts),
+        faults=current_faults(cluster, cluster.alerts.current),
         starts=job_start_state(cluster),
         parts=check_components(clusters, cluster),
         acts=[(act, *format_act(act.act, act.detail)) for act in acts],
@@ -113,14 +111,3 @@ async def render_admin_page(
         weights_preview=weights_preview,
         form=filled,
     )
-
-
-def _current_faults(cluster: PlanLoop, acts: Sequence[AuditRecord]) -> list[CurrentFault]:
-    """The faults to act on; a pause since its entry in the audit."""
-    paused = next(
-        (act.time for act in acts if act.act == "pause" and not act.detail.startswith("refused")), None
-    )
-    return [
-        replace(one, since=paused) if one.kind == "dispatch" and cluster.published.paused else one
-        for one in current_faults(cluster, cluster.alerts.current)
-    ]

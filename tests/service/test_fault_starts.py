@@ -67,6 +67,21 @@ def test_a_silence_is_a_fault_at_once_and_began_at_the_last_contact() -> None:
         assert job_start_state(loop).since == T - 90
 
 
+def test_a_pause_is_a_fault_besides_another_that_stops_starts() -> None:
+    """Otherwise jobs would still not start after its repair, and nobody would know why."""
+    with planner() as loop:
+        loop.adapter_contact.record_request(T - 90)
+        loop.pause("full").result(WAIT_S)
+        loop.adapter_contact.last -= 120
+        silence, pause = current_faults(loop, loop.alerts.current)
+        assert (silence.text, silence.since) == ("Job starts: stopped, adapter silent", T - 90)
+        assert (pause.text, pause.since, pause.remedy) == (
+            "Job starts: also paused: full",
+            T,
+            "`schedd resume main`",
+        )
+
+
 def test_what_stops_starts_is_the_first_fault_and_corrected_differences_are_not_severe() -> None:
     with planner() as loop:
         loop.adapter_contact.record_request(T)
@@ -112,5 +127,10 @@ def test_the_doctor_says_since_when(
     state: str, words: str, reason: str, since: int | None, text: str
 ) -> None:
     starts = JsonObject(state=state, words=words, reason=reason, since=since, remedy="", alert="")
-    found = _check_dispatch(JsonObject(name="main", job_starts=starts))  # type: ignore[arg-type]
+    found = _check_dispatch(JsonObject(name="main", paused="", job_starts=starts))  # type: ignore[arg-type]
     assert (found.state, found.message) == (state, text)
+    paused = JsonObject(name="main", paused="full", job_starts=starts)
+    found = _check_dispatch(paused)  # type: ignore[arg-type]
+    also = "" if state == "good" else "; also paused: full"
+    assert found.message == text + also
+    assert found.remedy.endswith(", then `schedd resume main`") is bool(also)

@@ -193,6 +193,8 @@ def cluster_warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[st
         yield f"no jobs are started: {halted}"
     elif cluster.starts_refused:
         yield cluster.starts_refused
+    elif not (acts or stale) and cluster.job_starts.state != "good":
+        yield f"no jobs are started: {cluster.job_starts.reason}"
 
 
 def _print_error(found: argparse.ArgumentParser, message: str) -> None:

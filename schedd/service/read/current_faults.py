@@ -179,7 +179,7 @@ def current_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[Current
     starts = job_start_state(loop)
     opened = tuple(alerts)
     known = {alert.kind for alert in opened}
-    found = (*_dispatch_faults(starts, known), *_alert_faults(loop, opened))
+    found = (*_dispatch_faults(starts, known), *_hidden_pause(loop, starts), *_alert_faults(loop, opened))
 
     def key(fault: CurrentFault) -> tuple[bool, bool, int]:
         stops = not starts.starts and fault.kind in ("dispatch", starts.alert)
@@ -192,6 +192,15 @@ def _dispatch_faults(starts: JobStartState, alerts: AbstractSet[str]) -> Iterato
     """A pause and a switched-off server attribute open no alert; others open theirs a moment later."""
     if not starts.starts and starts.alert not in alerts:
         yield CurrentFault("dispatch", "", True, f"Job starts: {starts.words}", starts.since, starts.remedy)
+
+
+def _hidden_pause(loop: PlanLoop, starts: JobStartState) -> Iterator[CurrentFault]:
+    """A pause besides a fault that stops all starts: they go on only after both."""
+    published = loop.published
+    remedy = f"`schedd resume {loop.name}`"
+    if published.paused and starts.state != "good" and starts.remedy != remedy:
+        text = f"Job starts: also paused: {published.paused}"
+        yield CurrentFault("pause", "", True, text, _known_time(published.paused_since), remedy)
 
 
 def _alert_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> Iterator[CurrentFault]:

@@ -78,6 +78,7 @@ def url(app: FastAPI, clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.fixture
 def run(url: str, loop: PlanLoop, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command: exit code, output, errors. Job 1 runs, 2 is planned, 3 is held, 4 never fits."""
+    loop.record_adapter_request()
     loop.submit([node("n1", 8), node("n2", 8), node("n10", 8, state="down")]).result(WAIT_S)
     loop.submit([job("1.srv.site", nodes="1:ppn=8", walltime="1000")]).result(WAIT_S)
     started = JobStarted(id=event_id(), time=T, job_id="1.srv.site", shares=(ShareFacts("n1", 8),))

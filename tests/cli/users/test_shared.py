@@ -125,6 +125,8 @@ def test_every_command_reports_a_silent_adapter_until_its_return(
     run: Run, loop: PlanLoop, args: tuple[str, ...]
 ) -> None:
     assert run(*args)[2] == ""
+    loop.adapter_contact.reset(T)
+    assert "no jobs are started: no adapter has come yet" in run(*args)[2]
     loop.record_adapter_request()
     loop.adapter_contact.last -= 61
     words = (
