@@ -9,6 +9,8 @@ import pytest
 
 from schedd.api.app import create_app
 from schedd.cli.main import main
+from schedd.client import Client
+from schedd.client.json_object import JsonObject
 from schedd.engine import EngineSettings
 from schedd.federation.api import balance
 from schedd.federation.routing.cluster_status import TransferStatus
@@ -66,8 +68,21 @@ def test_balance_shows_only_disclosed_data(harness: FederationHarness) -> None:
     assert found["north"]["why"] == ""
     assert (found["north"]["kept"], found["north"]["queues"]) == (False, [])
     assert found["south"]["why"] == "it does not disclose its load"
-    assert "127.0.0.1:9" in found["west"]["why"]
+    assert found["west"]["why"]
+    assert "127.0.0.1" not in found["west"]["why"]  # every user may ask
     assert found["south"]["share"] is found["west"]["share"] is None
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [([{"cluster": "main", "work": 3.0, "news": 1}], ""), ([], "it reports nothing")],
+)
+def test_report_of_another_version_does_not_fail_that_of_all_clusters(
+    harness: FederationHarness, monkeypatch: pytest.MonkeyPatch, said: list[dict[str, Any]], why: str
+) -> None:
+    monkeypatch.setattr(Client, "quality_report", lambda *_, **__: JsonObject(clusters=said))
+    found = rows(harness)["north"]
+    assert (found["why"], found["work"], found["cpus"]) == (why, said[0]["work"] if said else None, None)
 
 
 def test_own_jobs_count_at_their_cluster_within_the_period(harness: FederationHarness) -> None:

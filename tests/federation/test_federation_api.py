@@ -4,6 +4,7 @@ clusters.
 
 import re
 import threading
+import time
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from schedd.client import Client, Unreachable
 from schedd.federation.api.app import create_app
 from schedd.federation.api.audited_route import _name_act
 from schedd.federation.api.daemon import FEDERATION_ROUTES
+from schedd.federation.api.pages import routes
 from schedd.federation.event_log import FederationLog
 from schedd.federation.licences import ClusterLicenceUse
 from schedd.federation.routing.candidates import ClusterLoads, compute_loads
@@ -22,7 +24,7 @@ from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.routing.jobs import PlanQuestion
 from schedd.federation.routing.plan_offers import PlanOffers
 from schedd.federation.settings import FederationSettings
-from schedd.federation.state.federation_state import ClusterPollResult
+from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.service.access.tokens import Tokens
 from schedd.store import Role
@@ -667,3 +669,28 @@ def test_a_silent_cluster_has_little_time_for_a_question(
     ask = {"request": "nodes=1,walltime=60"}
     harness.client("ann@org").post("/v1/federation/what-if", json=ask)
     assert 0 < max(limits.values()) <= 5
+
+
+def test_page_without_a_token_does_not_count_many_jobs_for_each_request(
+    harness: FederationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[FederationState] = []
+
+    def count(federation: FederationState) -> list[Any]:
+        counted.append(federation)
+        time.sleep(0.3)
+        return []
+
+    monkeypatch.setattr(routes, "licence_rows", count)
+    visitor = TestClient(harness.app)
+    for _ in range(3):
+        assert visitor.get("/").status_code == 200
+    assert len(counted) == 1
+
+
+def test_refused_logins_are_limited(harness: FederationHarness) -> None:
+    harness.app.state.request_rate = 1.0
+    visitor = TestClient(harness.app)
+    statuses = [visitor.post("/login", data={"token": "guess"}).status_code for _ in range(9)]
+    assert statuses[0] == 403
+    assert statuses[-1] == 429

@@ -83,15 +83,15 @@ async def _caller(request: Request) -> Bearer:
         caller = await _identify_caller(request)
     except ProblemError as error:
         if error.kind == "no-token":
-            _check_rate(request, client_address(request), "requests without a valid token")
+            check_rate(request, client_address(request), "requests without a valid token")
         raise
-    _check_rate(request, caller.name, f"requests of {caller.name}")
+    check_rate(request, caller.name, f"requests of {caller.name}")
     request.state.federation_caller = caller.name
     return caller
 
 
-def _check_rate(request: Request, key: str, what: str) -> None:
-    """Raises ProblemError beyond the rate limit."""
+def check_rate(request: Request, key: str, what: str) -> None:
+    """Count a request of this ``key``. Raises ProblemError beyond the rate limit."""
     rate: float = request.app.state.request_rate
     limiter: RequestRateLimiter = request.app.state.rate_limiter
     wait = limiter.consume_token(key, rate, time.monotonic()) if rate else 0.0
@@ -273,8 +273,8 @@ def _list_jobs(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> FederatedJobsView:
     """Jobs of the caller; of all, for a reader or an admin."""
-    rows = [job_row(federation, job) for job in visible_items(federation.jobs, caller)]
-    return FederatedJobsView(jobs=[row for row in rows if state == "all" or not row.over])
+    found = [job for job in visible_items(federation.jobs, caller) if state == "all" or not job.over]
+    return FederatedJobsView(jobs=[job_row(federation, job) for job in found])
 
 
 def job_row(federation: FederationState, job: FederationJob) -> FederatedJobView:

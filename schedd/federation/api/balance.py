@@ -13,6 +13,7 @@ from schedd.client.json_object import json_members
 from schedd.federation.api.answers import BalanceView, ClusterBalance
 from schedd.federation.api.app import Caller, LeadingFederation
 from schedd.federation.api.audited_route import FederationRoute
+from schedd.federation.cluster_failures import describe_failure
 from schedd.federation.report import job_figures
 from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.state.federation_state import FederationState
@@ -21,6 +22,7 @@ from schedd.parallel_calls import call_in_parallel
 
 router = RouteTable(route_class=FederationRoute)
 _MAX_THREADS: Final = 32
+_REPORTED: Final = frozenset(ClusterBalance.__dataclass_fields__) - {"why", "ours"}
 
 
 @router.get("/v1/federation/balance", "no-token", "not-ready", "invalid")
@@ -78,8 +80,12 @@ def _query_cluster(federation: FederationState, name: str, since: int, until: in
         with connect_cluster(chosen, tokens[name]) as client:
             found = client.quality_report(since=since, until=until, cluster=chosen.cluster).clusters
     except ClientError as error:
-        return {"why": str(error), "work": None, "cpus": None}
-    return {"why": "", **json_members(found[0])}
+        return {"why": describe_failure(error), "work": None, "cpus": None}
+    if not found:
+        return {"why": "it reports nothing", "work": None, "cpus": None}
+    # A newer schedd says more, an older one less.
+    said = {name: value for name, value in json_members(found[0]).items() if name in _REPORTED}
+    return {"why": "", "work": None, "cpus": None, **said}
 
 
 def _jobs_at(name: str, jobs: Iterable[FederationJob]) -> list[FederationJob]:

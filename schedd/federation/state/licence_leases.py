@@ -40,7 +40,7 @@ class LicenceLeases:
         with self._lock.background():
             self._record.commit_leases(self._record.licences.apply_answer(grant, lent, self._now()))
 
-    def record_refusal(self, grant: LicenceGrant, why: str, *, keeps: bool) -> None:
+    def record_refusal(self, grant: LicenceGrant, why: str, *, keeps: bool = False) -> None:
         """Store that a cluster rejects a licence; it ``keeps`` its copies. Raises StoreError."""
         licences = self._record.licences
         with self._lock.background():

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from schedd import __version__
-from schedd.api.access import check_same_site
+from schedd.api.access import check_same_site, client_address
 from schedd.api.problems import ProblemError
 from schedd.api.routes import RouteTable
 from schedd.dashboard import assets
@@ -26,7 +27,7 @@ from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.security_headers import content_security_policy
 from schedd.dashboard.sessions import DashboardSession, Sessions
 from schedd.federation.api.answers import FederatedJobView, TransferAttemptView
-from schedd.federation.api.app import cluster_rows, job_row, licence_rows
+from schedd.federation.api.app import check_rate, cluster_rows, job_row, licence_rows
 from schedd.federation.api.bag_rows import bag_row
 from schedd.federation.api.booking_rows import booking_page_rows
 from schedd.federation.api.item_access import is_item_visible
@@ -42,6 +43,8 @@ _MAX_ROWS: Final = 50  # maximum number of bags and bookings on the page
 _MAX_JOBS: Final = 200
 _MAX_FORM_BYTES: Final = 8_192
 _REFRESH_MS: Final = 10_000
+_SHORT_S: Final = 0.05
+_KEPT_RATIO: Final = 10
 _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$")]
 
 
@@ -66,6 +69,7 @@ class FederatedJobRow:
 def add_pages(app: FastAPI) -> None:
     """Add the pages, and the dashboard's style sheet and scripts."""
     app.state.sessions = Sessions()
+    app.state.public_page = _PublicPage()
     _page_routes().add_to(app)
 
 
@@ -84,38 +88,67 @@ def _page_routes() -> RouteTable:
     return table
 
 
-async def _show_federation(request: Request) -> Response:
+def _show_federation(request: Request) -> Response:
     """Clusters and numbers of jobs; for a user who is logged in also the jobs that the user may see."""
     federation: FederationState | None = request.app.state.federation
     viewer = _find_viewer(request)
     if federation is None:
         return _render(request, "federation", viewer, name="", leads=False)
     rows = list(islice(_visible_jobs(federation, viewer), _MAX_JOBS + 1)) if viewer is not None else []
+    open_page: _PublicPage = request.app.state.public_page
+    return _render(
+        request,
+        "federation",
+        viewer,
+        leads=True,
+        log_trouble=federation.log_trouble,
+        shows_faults=viewer is not None and viewer.bearer.may("see all"),
+        rows=rows[:_MAX_JOBS],
+        more_jobs=len(rows) > _MAX_JOBS,
+        **open_page.values(federation),
+    )
+
+
+class _PublicPage:
+    """What the page shows to all. It takes longer with more jobs, and the page needs no token: what took long
+    is kept for a while, so that its requests take at most a tenth of a processor.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: FederationState | None = None
+        self._until = 0.0
+        self._values: dict[str, Any] = {}
+
+    def values(self, federation: FederationState) -> dict[str, Any]:
+        """Return the values for the template."""
+        with self._lock:
+            began = time.monotonic()
+            if self._of is not federation or began >= self._until:
+                self._values, self._of = _public_values(federation), federation
+                took = time.monotonic() - began
+                self._until = began + (_KEPT_RATIO * took if took > _SHORT_S else 0.0)
+            return self._values
+
+
+def _public_values(federation: FederationState) -> dict[str, Any]:
     bags = [
         row
         for name in list(federation.bags.open)
         if not (row := bag_row(federation, federation.bags[name])).over
     ]
     bookings = booking_page_rows(federation)
-    return _render(
-        request,
-        "federation",
-        viewer,
-        name=federation.settings.name,
-        leads=True,
-        log_trouble=federation.log_trouble,
-        policy=federation.settings.routing.policy.value,
-        clusters=[(one, federation.cluster_summaries.get(one.name)) for one in cluster_rows(federation)],
-        shows_faults=viewer is not None and viewer.bearer.may("see all"),
-        totals=_count_jobs(federation),
-        licences=licence_rows(federation),
-        bags=bags[:_MAX_ROWS],
-        more_bags=len(bags[_MAX_ROWS:]),
-        bookings=bookings[:_MAX_ROWS],
-        more_bookings=len(bookings[_MAX_ROWS:]),
-        rows=rows[:_MAX_JOBS],
-        more_jobs=len(rows) > _MAX_JOBS,
-    )
+    return {
+        "name": federation.settings.name,
+        "policy": federation.settings.routing.policy.value,
+        "clusters": [(one, federation.cluster_summaries.get(one.name)) for one in cluster_rows(federation)],
+        "totals": _count_jobs(federation),
+        "licences": licence_rows(federation),
+        "bags": bags[:_MAX_ROWS],
+        "more_bags": len(bags[_MAX_ROWS:]),
+        "bookings": bookings[:_MAX_ROWS],
+        "more_bookings": len(bookings[_MAX_ROWS:]),
+    }
 
 
 async def _show_job(request: Request, job: _JobName) -> Response:
@@ -150,6 +183,7 @@ async def _log_in(request: Request) -> Response:
     given, following = fields.get("token", "").strip(), fields.get("next", "")
     bearer = tokens.bearer(given) if given else None
     if bearer is None or not bearer.may("ask"):
+        check_rate(request, client_address(request), "refused logins")
         wrong = "This token is not known here." if given else "A token is needed."
         answer = _render(request, "login", None, following=following, wrong=wrong)
         answer.status_code = HTTPStatus.FORBIDDEN
@@ -214,7 +248,7 @@ def _make_row(job: FederatedJobView) -> FederatedJobRow:
 
 
 def _count_jobs(federation: FederationState) -> dict[str, int]:
-    """Numbers of jobs, without a lookup per job, since there may be many and the page needs no token."""
+    """Numbers of jobs by where they stand."""
     jobs = federation.jobs
     choosing = sum(jobs[name].active is None for name in list(jobs.unsettled))
     running = sum(row.running for row in cluster_rows(federation))
