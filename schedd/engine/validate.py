@@ -155,7 +155,8 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
     assert state.updates_marked or not state.update_due[slot], f"{record.id}: its update is not found"
     deadline = read_deadline(record.facts.resources, record.facts.submitted)
     assert state.due_by[slot] == (FOREVER if deadline is None else deadline), f"{record.id}: its deadline"
-    assert state.owner_number[slot] == state.owners[record.facts.owner], f"{record.id}: its owner"
+    user = record.facts.owner.partition("@")[0]
+    assert state.owner_number[slot] == state.owners[user], f"{record.id}: its owner"
     if phase in (Phase.RUNNING, Phase.DISPATCHED):
         assert stand == FIXED, f"{record.id}: {phase} but not fixed"
         assert record.answer is None

@@ -134,7 +134,7 @@ class EngineState(StateContents):
         deadline = read_deadline(facts.resources, facts.submitted)
         self.due_by[slot] = FOREVER if deadline is None else deadline
         self.array_hash[slot] = hash_array(facts.array)
-        self.owner_number[slot] = self.owners.setdefault(facts.owner, len(self.owners))
+        self.owner_number[slot] = self.owners.setdefault(facts.owner.partition("@")[0], len(self.owners))
 
     def _note_wait(self, record: JobRecord) -> None:
         since = record.eligible_since

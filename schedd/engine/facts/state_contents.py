@@ -90,7 +90,7 @@ class StateContents(EngineColumns):
     unexplained: dict[str, None] = declared(KEYS, make=dict)
     """Jobs without a slot and without a published reason."""
     ranking: RankingProgress = declared(OWN, make=RankingProgress)
-    owners: dict[str, int] = declared(NAMES, make=dict)  # a number for every owner of a job there was
+    owners: dict[str, int] = declared(NAMES, make=dict)  # a number for every user who had a job
     chained: dict[str, None] = declared(KEYS, make=dict)
     """Jobs that are planned behind others which they wait for, or will be when these have a start."""
     without_place: dict[str, None] = declared(KEYS, make=dict)

@@ -103,12 +103,9 @@ def usage_history(state: EngineState) -> Floats | None:
     if known is not None and known[0] is part.rated and known[1] == len(state.owners):
         return known[2]
     at = tree.levels.index("user")
-    numbers: dict[str, int] = {}
-    for owner, number in state.owners.items():
-        numbers.setdefault(owner.partition("@")[0], number)
     found = np.zeros((2, len(state.owners)))
     for names, (used, waited) in part.rated.used.items():
-        number = numbers.get(names[at], -1)
+        number = state.owners.get(names[at], -1)
         if number >= 0:
             found[:, number] += waited, used
     part.history = part.rated, len(state.owners), found

@@ -291,14 +291,14 @@ def test_fairness_of_a_plan_counts_decayed_waits_and_usage() -> None:
     cluster.at(200)  # bob: 400 cpu-seconds without waiting; ann: 400 after 100 s
     cluster.submit("2", walltime=500, owner="eve@login")
     cluster.at(300)
-    cluster.submit("3", walltime=100, owner="ann@login")
+    cluster.submit("3", walltime=100, owner="ann@login2")  # the same user, from another host
     cluster.submit("4", walltime=100, owner="bob@login")
     state = cluster.engine.state
     history = state.columns.history
     assert {owner: history[:, number].tolist() for owner, number in state.owners.items()} == {
-        "bob@login": [0.0, 400.0],
-        "ann@login": [100.0, 400.0],
-        "eve@login": [0.0, 400.0],
+        "bob": [0.0, 400.0],
+        "ann": [100.0, 400.0],
+        "eve": [0.0, 400.0],
     }
     values = Evaluation(state.plan, state.columns, state.now).values()
     starts = {name: state.plan.start(state.records[name].slot) - state.now for name in "34"}
