@@ -11,6 +11,7 @@ from typing import Final
 from schedd.dialect.errors import RequestError
 from schedd.dialect.resource_names import find_spellings
 from schedd.dialect.units import parse_walltime
+from schedd.wire.job_extensions import extension_resources
 
 _NAMES: Final = ("deadline", "x.deadline")
 DEADLINE_NAMES: Final = frozenset(_NAMES)
@@ -93,8 +94,7 @@ def logged_deadline(values: Mapping[str, str], submitted: int) -> int | None:
 
     TORQUE and OpenPBS log the resource, TORQUE also the extensions (``qsub -W x=``).
     """
-    pairs = [re.split("[:=]", item, maxsplit=1) for item in values.get("x", "").split(";")]
-    found = {f"x.{pair[0].strip().lower()}": pair[1].strip() for pair in pairs if len(pair) > 1}
+    found = extension_resources(values.get("x", ""))
     if text := values.get("Resource_List.deadline", "").strip():
         found["deadline"] = text
     return None if read_required_probability(found) is not None else read_deadline(found, submitted)

@@ -7,6 +7,7 @@ from typing import Final
 from schedd.dialect.nodespec import NAME
 from schedd.dialect.resource_names import find_spellings
 from schedd.dialect.span import Span
+from schedd.wire.job_extensions import extension_resources
 
 PARTITION: Final = "partition"
 NODE_PARTITION: Final = "node_partition"
@@ -48,11 +49,7 @@ def logged_partition(values: Mapping[str, str]) -> str:
     for key in _KEYS[:-1]:
         if found := values.get(f"Resource_List.{key}", "").strip():
             return found
-    for item in values.get("x", "").split(";"):
-        name, _, value = item.partition(":" if ":" in item else "=")
-        if name.strip().lower() == PARTITION:
-            return value.strip()
-    return ""
+    return extension_resources(values.get("x", "")).get(f"x.{PARTITION}", "")
 
 
 def replace_resource(resources: dict[str, str], name: str, value: str) -> None:

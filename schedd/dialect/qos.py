@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from schedd.dialect.resource_names import find_spellings
+from schedd.wire.job_extensions import extension_resources
 
 _NAMES: Final = ("qos", "x.qos")
 QOS_NAMES: Final = frozenset(_NAMES)
@@ -40,10 +41,4 @@ def logged_qos(values: Mapping[str, str]) -> str:
     TORQUE and OpenPBS log the resource and TORQUE the extensions; Slurm has its own column.
     """
     found = values.get("Resource_List.qos") or values.get("qos", "")
-    if found:
-        return found.strip()
-    for item in values.get("x", "").split(";"):
-        name, _, value = item.partition(":" if ":" in item else "=")
-        if name.strip().lower() == "qos":
-            return value.strip()
-    return ""
+    return found.strip() or extension_resources(values.get("x", "")).get("x.qos", "")

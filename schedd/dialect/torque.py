@@ -25,10 +25,11 @@ from schedd.dialect.shared import check_shared, shared_names
 from schedd.dialect.span import Span, parse_integer
 from schedd.dialect.throughput import work_names
 from schedd.dialect.topology import TOPOLOGY, parse_topology
-from schedd.dialect.torque_access import access_policy, extension_list
+from schedd.dialect.torque_access import access_policy
 from schedd.dialect.torque_names import ADDED_BY_THE_SERVER, plain_names, refuse_unplanned
 from schedd.dialect.torque_tasks import parse_tasks
 from schedd.model.request import Chunk, NodeSets, Place, Request
+from schedd.wire.job_extensions import extension_resources
 from schedd.wire.quick_init import quick_replace
 
 _GRES: Final = re.compile(r"(?:^|[+%&,])(?P<name>[^:+=%&,]+)(?:[:=](?P<amount>[^+%&,]*))?(?=$|[+%&,])")
@@ -59,7 +60,7 @@ def parse_torque(
     RequestError.
     """
     amounts = by_lower_name(generic)
-    named = plain_names({**extension_list(extensions), **resources} if extensions else resources)
+    named = plain_names({**extension_resources(extensions), **resources} if extensions else resources)
     requested = RequestedResources(_split_gres(named, {"gpus", *amounts}), defaults)
     requested.ignore(obeyed)
     refuse_unplanned(requested)

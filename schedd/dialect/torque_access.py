@@ -15,21 +15,6 @@ class NodeAccess:
     one_task_per_node: bool = False
 
 
-def extension_list(text: str) -> dict[str, str]:
-    """Return the names and values of a ``-W x=`` string such as
-    ``NACCESSPOLICY:SINGLEJOB;FLAGS:RESTARTABLE``.
-
-    All names but ``naccesspolicy`` get the prefix ``x.``, so that remarks can list them.
-    """
-    extensions = {}
-    for item in text.split(";"):
-        separator = ":" if ":" in item else "="
-        name, _, value = item.partition(separator)
-        key = name.strip().lower()
-        extensions["naccesspolicy" if key == "naccesspolicy" else f"x.{key}"] = value
-    return extensions
-
-
 def access_policy(requested: RequestedResources, *, exclusive: bool) -> NodeAccess:
     """Return the access policy; ``exclusive`` is used without ``naccesspolicy``.
 

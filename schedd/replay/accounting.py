@@ -12,6 +12,7 @@ from schedd.dialect.qos import logged_qos
 from schedd.engine import array_name
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
+from schedd.wire.job_extensions import extension_resources
 
 _IGNORED = ("advres", "min_walltime", "max_walltime", "trl", "software")
 """Requests that no replay follows: the log has neither the reservations, nor what a job would have done with
@@ -78,6 +79,7 @@ def job_of_run(run: EndedRun) -> TraceJob:
     if procs > PROCS_LIMIT:
         raise ValueError(f"record of job {run.id} with {procs} processors, more than any machine has")
     used = _stated(parse_size, values, "resources_used.mem")
+    extensions = extension_resources(values.get("x", ""))
     gpus = node_count = 0
     if "exec_gpus" in values and not values.get("Resource_List.nodes"):
         nodes = node_shares(run)
@@ -107,20 +109,11 @@ def job_of_run(run: EndedRun) -> TraceJob:
         gpus=gpus,
         node_count=node_count,
         gres=intern(values.get("Resource_List.gres", "")),
-        topology=intern(values.get("Resource_List.topology") or _extension(values, "topology")),
+        topology=intern(values.get("Resource_List.topology") or extensions.get("x.topology", "")),
         ignored=tuple(
-            name for name in _IGNORED if f"Resource_List.{name}" in values or _extension(values, name)
+            name for name in _IGNORED if f"Resource_List.{name}" in values or extensions.get(f"x.{name}")
         ),
     )
-
-
-def _extension(values: Mapping[str, str], name: str) -> str:
-    """Return a value of TORQUE's `-W x=NAME:VALUE;…`; empty: there is none."""
-    for item in values.get("x", "").split(";"):
-        key, _, value = item.partition(":" if ":" in item else "=")
-        if key.strip().lower() == name:
-            return value.strip()
-    return ""
 
 
 def _submission(run: EndedRun) -> int:

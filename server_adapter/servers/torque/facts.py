@@ -11,6 +11,7 @@ from typing import Final
 
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
 from schedd.wire.facts import JobLetter, NodeStateName
+from schedd.wire.job_extensions import extension_resources
 from server_adapter.bridge.facts import (
     ACTIVE,
     Ending,
@@ -103,7 +104,7 @@ def job_facts(name: str, values: Values) -> JobFacts:
         if key.startswith(_RESOURCE) and key[14:] not in _LEFT_OUT
     }
     if "x" in values:
-        resources = {**_extensions(values["x"]), **resources}
+        resources = {**extension_resources(values["x"]), **resources}
     if "feature" in resources:
         resources["feature"] = _features(resources["feature"])
     if tasks := task_request(values):
@@ -257,17 +258,6 @@ def _slot_limit(values: Values) -> int | None:
     _, percent, asked = values.get("job_array_request", "").rpartition("%")
     limit = parse_number(values.get("array_slot_limit")) or parse_number(asked if percent else None)
     return limit if limit is not None and limit > 0 else None
-
-
-def _extensions(text: str) -> dict[str, str]:
-    """Return `-W x=NACCESSPOLICY:SINGLEJOB;FLAGS:…` as resources; only the access policy has a plain name."""
-    found = {}
-    for item in text.split(";"):
-        key, _, value = item.partition(":" if ":" in item else "=")
-        name = key.strip().lower()
-        if name:
-            found["naccesspolicy" if name == "naccesspolicy" else f"x.{name}"] = value
-    return found
 
 
 def node_state(text: str) -> NodeStateName:
