@@ -4,8 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,6 +13,7 @@ from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.requests import RunRequest, StatusRequest
 from server_adapter.bridge.facts import Values, parse_count, parse_or
+from server_adapter.bridge.link import LinkPool
 from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.bridge.state import ServerState
@@ -85,8 +85,7 @@ class TorqueStarter:
         asynchronous: bool,
         walltimes: DecidedWalltimes | None = None,
     ) -> None:
-        self._idle_links = list(links)
-        self._free = asyncio.Semaphore(len(links))
+        self._pool = LinkPool(links)
         self._looking = asyncio.Lock()
         self._requests = 0
         self._requested = 0  # runs without a reply yet
@@ -104,7 +103,7 @@ class TorqueStarter:
 
     async def verify_run(self, run: Run) -> RunCheck:
         """Return whether the job runs, or ran, as decided."""
-        async with self._borrow() as connection:
+        async with self._pool.borrow() as connection:
             values = await self._job(connection, run.job_id)
             check = (
                 RunCheck(RunVerdict.RUNS)
@@ -121,22 +120,11 @@ class TorqueStarter:
         """Check and request the run on one connection, without other requests in between."""
         self._waiting[id(run)] = run
         try:
-            async with self._borrow() as connection:
+            async with self._pool.borrow() as connection:
                 del self._waiting[id(run)]
                 return await self._run(connection, run, on_request)
         finally:
             self._waiting.pop(id(run), None)
-
-    @asynccontextmanager
-    async def _borrow(self) -> AsyncIterator[TorqueConnection]:
-        """Borrow an idle connection, preferably the last used one."""
-        async with self._free:
-            link = self._idle_links.pop()
-            try:
-                async with link.borrow() as connection:
-                    yield connection
-            finally:
-                self._idle_links.append(link)
 
     async def _run(
         self, connection: TorqueConnection, run: Run, on_request: Callable[[], None]
@@ -227,7 +215,7 @@ class TorqueStarter:
     async def restore_walltimes(self, state: ServerState) -> None:
         """Give the jobs that a former adapter left with the walltime of a run their own one back."""
         for job in self._walltimes.to_restore(state, lambda text: parse_or(seconds, text or None, default=0)):
-            async with self._borrow() as connection:
+            async with self._pool.borrow() as connection:
                 await self._restore_walltime(connection, job)
 
     async def _view(self, connection: TorqueConnection, run: Run) -> tuple[_NodeView, bool]:
