@@ -5,12 +5,15 @@ differ by less than about one part in 10**12 have the same rank, so that roundin
 jobs displace each other.
 """
 
+from struct import Struct
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 _DROPPED_BITS: Final = 12
+_FLOAT: Final = Struct("<d")
+_WHOLE: Final = Struct("<q")
 
 
 def rank_of_values(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -18,6 +21,14 @@ def rank_of_values(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     half = 1 << (_DROPPED_BITS - 1)  # round to nearest
     size = (np.abs(values).view(np.int64) + half) >> _DROPPED_BITS
     return np.where(values < 0, -size, size)
+
+
+def rank_of_value(value: float) -> int:
+    """Return the rank of one value, as ``rank_of_values``."""
+    half = 1 << (_DROPPED_BITS - 1)
+    bits: int = _WHOLE.unpack(_FLOAT.pack(abs(value)))[0]
+    size = (bits + half) >> _DROPPED_BITS
+    return -size if value < 0 else size
 
 
 def value_of_rank(rank: int) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schedd.engine.component.hook_values import Floats
-from schedd.engine.component.registry import components, job_calls, working_job_calls
+from schedd.engine.component.registry import component_calls, components, job_calls, working_job_calls
 from schedd.policy.protocol import Breakdown, OwnerShares
 from schedd.wire import JobFacts
 
@@ -39,8 +39,11 @@ def component_ranks(state: "EngineState", records: Sequence["JobRecord"]) -> Seq
 
 def owner_shares(state: "EngineState") -> OwnerShares | None:
     """The fair shares of owners as of the last ranking; None: there is no fair share."""
-    found = (one.owner_shares(state) for one in components() if one.owner_shares is not None)
-    return next((shares for shares in found if shares is not None), None)
+    for _, call in component_calls("owner_shares"):
+        shares: OwnerShares | None = call(state)
+        if shares is not None:
+            return shares
+    return None
 
 
 def present_shares(state: "EngineState", *, keep: bool = False) -> OwnerShares | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import isnan
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from schedd.features.formula.state import (
     formula_faults,
     formula_in_force,
     formula_state,
+    job_row,
     job_rows,
 )
 from schedd.features.formula.terms import Circumstances, cluster_totals
@@ -26,7 +28,7 @@ from schedd.plan.backfill import EXPECTED_QUANTILE
 from schedd.plan.columns import PLANNED
 from schedd.policy.expressions import Columns, Floats
 from schedd.policy.protocol import Breakdown, Term
-from schedd.policy.ranks import rank_of_values
+from schedd.policy.ranks import rank_of_value, rank_of_values
 from schedd.wire import ServerFacts
 
 WAIT_KIND: Final = "formula"  # of `WaitingFor`
@@ -43,6 +45,8 @@ def ranks(state: EngineState, records: Sequence[JobRecord]) -> list[int] | None:
     formula = formula_in_force(state)
     if formula is None:
         return None
+    if len(records) == 1:  # of an arrival
+        return [rank_of_value(_value(state, formula, records[0]))]
     found: list[int] = rank_of_values(_values(state, formula, records)).tolist()
     return found
 
@@ -80,6 +84,18 @@ def _values(state: EngineState, formula: FormulaInForce, records: Sequence[JobRe
     """The value of each job; 0 where the formula has none."""
     found = formula.terms.expression.values(_columns(state, formula, records, circumstances(state)))
     return np.where(np.isnan(found), 0.0, found)
+
+
+def _value(state: EngineState, formula: FormulaInForce, record: JobRecord) -> float:
+    """The same for one job."""
+    terms, predicted = formula.terms, None
+    around = circumstances(state)
+    if "predicted_run_time" in terms.expression.names:
+        source = run_time_predictions(state)
+        predicted = _predicted(source, record) if source is not None else None
+    columns = terms.single_columns(job_row(state, terms, record), around, predicted)
+    found = terms.expression.single_value(columns)
+    return 0.0 if isnan(found) else found
 
 
 def _columns(
@@ -130,7 +146,7 @@ def wait_for_threshold(state: EngineState, record: JobRecord) -> WaitingFor | No
     formula = formula_in_force(state)
     if formula is None or formula.threshold is None:
         return None
-    return threshold_wait(formula, float(_values(state, formula, [record])[0]))
+    return threshold_wait(formula, _value(state, formula, record))
 
 
 def threshold_wait(formula: FormulaInForce, value: float) -> WaitingFor | None:

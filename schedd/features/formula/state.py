@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import is_
 from typing import Literal
 
 from schedd.engine.component.ranking_hooks import owner_shares
@@ -14,6 +15,7 @@ from schedd.features.formula.terms import FormulaJobRow, FormulaTerms, unknown_n
 from schedd.plan.schema import FOUND, KEYS, MOMENT, NUMBER, SHARED, declared
 from schedd.policy.expressions import FormulaError, parse_formula
 from schedd.policy.protocol import FAIR_SHARE_TERMS
+from schedd.policy.site import SitePolicy
 from schedd.wire import JobFacts, ServerFacts
 
 SERVER_FORMULA = "job_sort_formula"
@@ -33,6 +35,8 @@ class FormulaState:
     left: dict[str, None] = declared(KEYS, make=dict)  # jobs still to be compared with it
     had_threshold: bool = declared(NUMBER, default=False)  # jobs may wait because of a threshold
     in_force: bool = declared(SHARED, default=False, carried=True)  # a formula ranks the jobs
+    found: "tuple[SitePolicy, ServerFacts, FormulaInForce | None] | None" = declared(MOMENT, default=None)
+    """The formula in force under this policy and server. A cache: see ``formula_in_force``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,10 @@ def find_formula(settings: FormulaSettings, server: ServerFacts) -> FormulaInFor
 
 def formula_in_force(state: EngineState) -> FormulaInForce | None:
     """Return the formula in force; None: jobs are ranked by weights."""
-    return find_formula(state.site.part(FormulaSettings), state.server)
+    part: FormulaState = state.parts[FormulaState]
+    if part.found is None or part.found[0] is not state.site or part.found[1] is not state.server:
+        part.found = state.site, state.server, find_formula(state.site.part(FormulaSettings), state.server)
+    return part.found[2]
 
 
 def formula_state(state: EngineState) -> FormulaState:
@@ -127,14 +134,17 @@ def formula_faults(state: EngineState) -> list[str]:
     return faults
 
 
+def job_row(state: EngineState, terms: FormulaTerms, record: JobRecord) -> FormulaJobRow:
+    """Return what terms take from a job, computed again where anything that it depends on changed."""
+    return job_rows(state, terms, (record,))[0]
+
+
 def job_rows(state: EngineState, terms: FormulaTerms, records: Iterable[JobRecord]) -> list[FormulaJobRow]:
     """Return what terms take from these jobs, computed again where anything that it depends on changed."""
     part, types = formula_state(state), state.limits.types
     shared, shares = state.limits.shared, owner_shares(state) if terms.needs_shares else None
     basis = (terms, types, shared, shares.tree if shares is not None else None)
-    if len(part.basis) != len(basis) or any(
-        one is not other for one, other in zip(part.basis, basis, strict=True)
-    ):
+    if len(part.basis) != len(basis) or not all(map(is_, part.basis, basis)):
         part.basis, part.rows = basis, {}
     rows, found = part.rows, []
     for record in records:

@@ -180,15 +180,11 @@ class FormulaTerms:
     ) -> Columns:
         """Return the values of all terms for these jobs. ``predicted`` are their predicted run times."""
         numbers: dict[str, Floats | float] = {}
-        if len(rows) == 1:  # of an arrival
-            numbers.update(zip(self.fixed, rows[0].numbers[_TIMES_OF_ROW:], strict=True))
-            table = np.array([rows[0].numbers[:_TIMES_OF_ROW]], np.float64)
-        else:
-            table = np.array([row.numbers for row in rows], np.float64).reshape(
-                len(rows), _TIMES_OF_ROW + len(self.fixed)
-            )
-            for place, name in enumerate(self.fixed, _TIMES_OF_ROW):
-                numbers[name] = table[:, place]
+        table = np.array([row.numbers for row in rows], np.float64).reshape(
+            len(rows), _TIMES_OF_ROW + len(self.fixed)
+        )
+        for place, name in enumerate(self.fixed, _TIMES_OF_ROW):
+            numbers[name] = table[:, place]
         times = _Times(rows, table[:, :_TIMES_OF_ROW], around, predicted)
         for name in self._changing:
             numbers[name] = _CHANGING[name](times) if name in _CHANGING else _attribute(name, times)
@@ -198,6 +194,21 @@ class FormulaTerms:
         for name in LABEL_TERMS & texts.keys():
             texts[name] = [around.labels(row.facts).get(name, "") for row in rows]
         return Columns(len(rows), numbers, texts)
+
+    def single_columns(
+        self, row: FormulaJobRow, around: Circumstances, predicted: float | None = None
+    ) -> Columns:
+        """Return the values of all terms for one job, as ``columns`` does, without arrays."""
+        numbers = dict(zip(self.fixed, row.numbers[_TIMES_OF_ROW:], strict=True))
+        job = _JobTimes(row, around, predicted)
+        for name in self._changing:
+            find = _CHANGING_OF_JOB.get(name)
+            numbers[name] = find(job) if find is not None else _job_attribute(name, row.facts.queue, around)
+        numbers.update(row.own)
+        texts = {name: (row.texts[place],) for place, name in enumerate(self.texts)}
+        for name in LABEL_TERMS & texts.keys():
+            texts[name] = (around.labels(row.facts).get(name, ""),)
+        return Columns(1, numbers, texts)
 
 
 def cluster_totals(nodes: Sequence[NodeFacts]) -> dict[str, float]:
@@ -358,14 +369,9 @@ def _age(times: _Times) -> Floats:
     return np.maximum(0.0, times.around.now - times.submitted)
 
 
-def _queue_priority(times: _Times) -> Floats:
-    own, queues = times.around.weights.queues, times.around.queues
-
-    def priority(queue: str) -> float:
-        known = queues.get(queue)
-        return own.get(queue, own.get("*", float(known.priority) if known is not None else 0.0))
-
-    return times.by_queue(priority)
+def _queue_priority(queue: str, around: Circumstances) -> float:
+    own, known = around.weights.queues, around.queues.get(queue)
+    return own.get(queue, own.get("*", float(known.priority) if known is not None else 0.0))
 
 
 def _qos_priority(times: _Times) -> Floats:
@@ -384,23 +390,24 @@ def _predicted(times: _Times) -> Floats:
 
 
 def _deadline(times: _Times) -> Floats:
-    weights, now = times.around.weights, times.around.now
-
-    def pressure(latest: float, walltime: float) -> float:
-        if latest == inf:
-            return 0.0
-        return deadline_value(
-            now,
-            int(latest + walltime),
-            int(walltime),
-            lead=weights.deadline_lead,
-            least=weights.deadline_least,
-            most=weights.deadline_most,
-            keep_lost=weights.deadline_lost == "keep",
-        )
-
     pairs = zip(times.latest.tolist(), times.planned.tolist(), strict=True)
-    return np.array([pressure(latest, walltime) for latest, walltime in pairs], np.float64)
+    return np.array([_pressure(latest, walltime, times.around) for latest, walltime in pairs], np.float64)
+
+
+def _pressure(latest: float, walltime: float, around: Circumstances) -> float:
+    """The value of a deadline."""
+    weights = around.weights
+    if latest == inf:
+        return 0.0
+    return deadline_value(
+        around.now,
+        int(latest + walltime),
+        int(walltime),
+        lead=weights.deadline_lead,
+        least=weights.deadline_least,
+        most=weights.deadline_most,
+        keep_lost=weights.deadline_lost == "keep",
+    )
 
 
 def _deadline_left(times: _Times) -> Floats:
@@ -408,9 +415,12 @@ def _deadline_left(times: _Times) -> Floats:
 
 
 def _class_points(times: _Times) -> Floats:
-    classes = times.around.weights.classes.values()
-    found = [max((one.points for one in classes if one.takes(row.facts)), default=0.0) for row in times.rows]
-    return np.array(found, np.float64)
+    return np.array([_points_of_class(row.facts, times.around) for row in times.rows], np.float64)
+
+
+def _points_of_class(facts: JobFacts, around: Circumstances) -> float:
+    classes = around.weights.classes.values()
+    return max((one.points for one in classes if one.takes(facts)), default=0.0)
 
 
 def _total(name: str) -> Callable[[_Times], Floats | float]:
@@ -431,28 +441,70 @@ _CHANGING: Final[Mapping[str, Callable[[_Times], Floats | float]]] = {
     "has_deadline": lambda times: np.asarray(times.latest != inf, np.float64),
     "predicted_run_time": _predicted,
     "qos_priority": _qos_priority,
-    "queue_priority": _queue_priority,
+    "queue_priority": lambda times: times.by_queue(lambda queue: _queue_priority(queue, times.around)),
     "xfactor": _expansion,
     **{name: _total(name) for name in ("total_cpus", "total_gpus", "total_mem", "total_nodes")},
 }
 
 
+class _JobTimes:
+    """The row of one job, with its times."""
+
+    __slots__ = ("around", "eligible", "latest", "planned", "predicted", "row", "since", "submitted")
+
+    def __init__(self, row: FormulaJobRow, around: Circumstances, predicted: float | None) -> None:
+        self.row, self.around, self.predicted = row, around, predicted
+        self.since, self.submitted, self.planned, self.latest = row.numbers[:_TIMES_OF_ROW]
+        self.eligible = max(0.0, around.now - self.since)
+
+    def share(self, find: Callable[[OwnerShare], float]) -> float:
+        """A value of the fair share of the job's owner; 0 without fair share."""
+        shares = self.around.shares
+        return find(shares.share(self.row.owner)) if shares is not None else 0.0
+
+
+def _job_total(name: str) -> Callable[[_JobTimes], float]:
+    return lambda job: job.around.totals.get(name, 0.0)
+
+
+_CHANGING_OF_JOB: Final[Mapping[str, Callable[[_JobTimes], float]]] = {
+    "accrue_type": lambda job: 2.0 if job.since <= job.around.now else 1.0,
+    "age": lambda job: max(0.0, job.around.now - job.submitted),
+    "class_points": lambda job: _points_of_class(job.row.facts, job.around),
+    "deadline": lambda job: _pressure(job.latest, job.planned, job.around),
+    "deadline_left": lambda job: min(job.latest - job.around.now, _NO_DEADLINE_S),
+    "eligible_time": lambda job: job.eligible,
+    "fairshare_perc": lambda job: job.share(lambda one: one.target),
+    "fair_share_perc": lambda job: job.share(lambda one: one.target),
+    "fairshare_tree_usage": lambda job: job.share(lambda one: one.effective_usage),
+    "fairshare_factor": lambda job: job.share(lambda one: one.factor),
+    "has_deadline": lambda job: float(job.latest != inf),
+    "predicted_run_time": lambda job: job.planned if job.predicted is None else job.predicted,
+    "qos_priority": lambda job: job.around.points(job.row.facts),
+    "queue_priority": lambda job: _queue_priority(job.row.facts.queue, job.around),
+    "xfactor": lambda job: (job.eligible + job.planned) / max(job.planned, 1.0),
+    **{name: _job_total(name) for name in ("total_cpus", "total_gpus", "total_mem", "total_nodes")},
+}
+"""The same as ``_CHANGING`` for one job."""
+
+
 def _attribute(name: str, times: _Times) -> Floats | float:
-    """A numeric attribute of the queue or the server: a limit or a default, ``Priority``, or 0."""
+    if name.startswith("server."):
+        return _job_attribute(name, "", times.around)
+    return times.by_queue(lambda queue: _job_attribute(name, queue, times.around))
+
+
+def _job_attribute(name: str, queue: str, around: Circumstances) -> float:
+    """A numeric attribute of a job's queue or of the server: a limit or a default, ``Priority``, or 0."""
     whose, _, attribute = name.partition(".")
-    around = times.around
     if whose == "server":
         return _attribute_number(attribute, around.server.limits, around.server.defaults, around.types)
-
-    def find(queue: str) -> float:
-        known = around.queues.get(queue)
-        if known is None:
-            return 0.0
-        if attribute.lower() == "priority":
-            return float(known.priority)
-        return _attribute_number(attribute, known.limits, known.defaults, around.types)
-
-    return times.by_queue(find)
+    known = around.queues.get(queue)
+    if known is None:
+        return 0.0
+    if attribute.lower() == "priority":
+        return float(known.priority)
+    return _attribute_number(attribute, known.limits, known.defaults, around.types)
 
 
 def _attribute_number(

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isnan
 from typing import Any, Final
-
-import numpy as np
 
 from schedd.engine.component.job_hooks import job_labels
 from schedd.engine.component.ranking_hooks import label_points
@@ -16,7 +15,7 @@ from schedd.features.formula.rules import circumstances, threshold_wait
 from schedd.features.formula.state import FormulaInForce, formula_in_force
 from schedd.features.formula.terms import Circumstances
 from schedd.model import WaitingFor
-from schedd.policy.ranks import rank_of_values
+from schedd.policy.ranks import rank_of_value
 from schedd.wire import JobFacts
 
 _UNLABELLED: Final[Mapping[str, Any]] = {"labels": lambda _: {}, "points": lambda _: 0.0}
@@ -57,14 +56,14 @@ def compute_what_if_value(
     labels, points = partial(job_labels, published), partial(label_points, published)
     around = replace(part.around, labels=labels, points=points)
     row = terms.row(facts, understood, around.types, around.shared, around.shares)
-    columns = terms.columns([row], around)
-    return float(np.nan_to_num(terms.expression.values(columns))[0])
+    value = terms.expression.single_value(terms.single_columns(row, around))
+    return 0.0 if isnan(value) else value
 
 
 def compute_what_if_rank(published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest) -> int | None:
     """Return the rank of a job that arrives now; None: no formula is in force."""
     value = compute_what_if_value(published, facts, understood)
-    return None if value is None else int(rank_of_values(np.array([value]))[0])
+    return None if value is None else rank_of_value(value)
 
 
 def check_what_if_threshold(

@@ -15,6 +15,8 @@ from schedd.policy.expressions.syntax_tree import (
     find_cause,
     list_addends,
     list_parts,
+    list_steps,
+    single_value,
 )
 
 MAX_LENGTH: Final = 4096  # maximum length of a formula in characters
@@ -23,11 +25,12 @@ MAX_LENGTH: Final = 4096  # maximum length of a formula in characters
 class Expression:
     """A parsed formula. Immutable; any thread may evaluate it."""
 
-    __slots__ = ("_addend_parts", "_parts", "addends", "names", "text", "text_names")
+    __slots__ = ("_addend_parts", "_parts", "_steps", "addends", "names", "text", "text_names")
 
     def __init__(self, text: str, root: SyntaxNode) -> None:
         self.text = text
         self._parts = tuple(list_parts(root))
+        self._steps = list_steps(self._parts)
         self.names = frozenset(one.name for one in self._parts if isinstance(one, NameNode))
         """Names that are used as numbers."""
         self.text_names = frozenset(one.name for one in self._parts if isinstance(one, TextTestNode))
@@ -38,7 +41,13 @@ class Expression:
 
     def values(self, columns: Columns) -> Floats:
         """Return the value for each job; NaN where there is none. Infinite values are the largest number."""
+        if columns.size == 1:
+            return np.array([single_value(self._steps, columns)])
         return column_values(self._parts, columns)
+
+    def single_value(self, columns: Columns) -> float:
+        """Return the value for the only job of the columns; NaN where it has none."""
+        return single_value(self._steps, columns)
 
     def shares(self, columns: Columns) -> list[tuple[str, Floats]]:
         """Return the text and the values of each addend."""

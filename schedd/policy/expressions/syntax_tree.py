@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import copysign, isinf, isnan, nan
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,9 @@ class NumberNode(SyntaxNode):
     def value(self, _: Columns, *values: Value) -> Value:  # noqa: ARG002  (it has no operands)
         return self.number
 
+    def single_value(self, _columns: Columns, _values: Sequence[float]) -> float:
+        return self.number
+
 
 class NameNode(SyntaxNode):
     """The value of a name."""
@@ -75,6 +78,10 @@ class NameNode(SyntaxNode):
 
     def value(self, columns: Columns, *values: Value) -> Value:  # noqa: ARG002  (it has no operands)
         return columns.numbers[self.name]
+
+    def single_value(self, columns: Columns, _: Sequence[float]) -> float:
+        number = columns.numbers[self.name]
+        return number.item() if isinstance(number, np.ndarray) else float(number)
 
 
 class TextTestNode(SyntaxNode):
@@ -105,10 +112,6 @@ class OperationNode(SyntaxNode):
 
     def value(self, _: Columns, *values: Value) -> Value:
         return self.run(*values)
-
-    def single_value(self, columns: Columns, values: Sequence[float]) -> float:
-        single = SINGLE.get(self.run)
-        return single(*values) if single is not None else super().single_value(columns, values)
 
 
 class SumNode(OperationNode):
@@ -167,8 +170,6 @@ def column_values(parts: Sequence[SyntaxNode], columns: Columns) -> Floats:
     """Return the value of the last of these parts, which are in postfix order, for each job; infinite values
     are the largest number.
     """
-    if columns.size == 1:
-        return np.array([_single_value(parts, columns)])
     stack: list[Value] = []
     with np.errstate(all="ignore"):
         for node in parts:
@@ -179,20 +180,37 @@ def column_values(parts: Sequence[SyntaxNode], columns: Columns) -> Floats:
         return np.where(infinite, np.copysign(_LARGEST, found), found) if infinite.any() else found.copy()
 
 
-def _single_value(parts: Sequence[SyntaxNode], columns: Columns) -> float:
-    """Return the value for the only job, which an arrival needs: the same as for one of many, without arrays
-    where Python's arithmetic is the same.
+class Step(NamedTuple):
+    """A step of the evaluation for one job: it replaces ``taken`` numbers of a stack by one."""
+
+    taken: int
+    run: Callable[..., float] | None
+    """A function of plain numbers; None: see ``node``."""
+    node: SyntaxNode
+
+
+def list_steps(parts: Sequence[SyntaxNode]) -> tuple[Step, ...]:
+    """Return the steps of ``single_value`` for these parts, which are in postfix order."""
+    runs = [SINGLE.get(one.run) if isinstance(one, OperationNode) else None for one in parts]
+    return tuple(Step(len(one.operands), run, one) for one, run in zip(parts, runs, strict=True))
+
+
+def single_value(steps: Sequence[Step], columns: Columns) -> float:
+    """Return the value for the only job, which an arrival needs: the same as of ``column_values``, without
+    arrays where Python's arithmetic is the same.
     """
     stack: list[float] = []
-    for node in parts:
-        if isinstance(node, NumberNode):
-            stack.append(node.number)
-        elif isinstance(node, NameNode):
-            number = columns.numbers[node.name]
-            stack.append(number.item() if isinstance(number, np.ndarray) else float(number))
+    push, pop = stack.append, stack.pop
+    for taken, run, node in steps:
+        if not taken:
+            push(node.single_value(columns, ()))
+        elif run is None:
+            stack[-taken:] = (node.single_value(columns, stack[-taken:]),)
+        elif taken == 2:
+            last = pop()
+            stack[-1] = run(stack[-1], last)
         else:
-            begin = len(stack) - len(node.operands)
-            stack[begin:] = (node.single_value(columns, stack[begin:]),)
+            stack[-taken:] = (run(*stack[-taken:]),)
     value = stack[-1]
     return copysign(_LARGEST, value) if isinf(value) else value
 

@@ -13,12 +13,13 @@ from schedd.engine.component.ranking_hooks import owner_shares
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.formula.rules import ranks
 from schedd.features.formula.what_if import check_what_if_threshold, compute_what_if_rank
 from schedd.model import WaitingFor
 from schedd.optimize import SearchSettings
 from schedd.optimize.search_input import SearchInput
 from schedd.policy.protocol import Breakdown
-from schedd.policy.ranks import rank_of_values, value_of_rank
+from schedd.policy.ranks import rank_of_value, rank_of_values, value_of_rank
 from schedd.service.questions.explain import explain
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import NodeFacts, PolicyChanged, QueueFacts, ResourceFacts, ServerChanged, ServerFacts
@@ -306,6 +307,8 @@ def test_terms(term: str, value: float) -> None:
     site.submit("1", nodes="2:ppn=3", walltime=120, **more)
     site.at(30)
     assert site.breakdown("1").total == pytest.approx(value)
+    state, job = site.engine.state, site.record("1")
+    assert ranks(state, [job, job]) == 2 * (ranks(state, [job]) or [])  # one is computed without arrays
 
 
 def test_a_server_formula_that_cannot_be_used_is_reported_and_weights_count() -> None:
@@ -389,6 +392,7 @@ numbers = st.floats(allow_nan=False)
 @given(numbers, numbers)
 def test_ranks_keep_the_order_of_values(a: float, b: float) -> None:
     first, second = rank_of_values(np.array([a, b])).tolist()
+    assert (rank_of_value(a), rank_of_value(b)) == (first, second)
     if a < b:
         assert first <= second
     elif a == b:
