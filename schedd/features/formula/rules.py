@@ -56,7 +56,7 @@ def breakdown(state: EngineState, record: JobRecord) -> Breakdown | None:
     formula = formula_in_force(state)
     if formula is None:
         return None
-    return compute_breakdown(formula, _columns(state, formula, [record], circumstances(state)))
+    return compute_breakdown(formula, _job_columns(state, formula, record))
 
 
 def compute_breakdown(formula: FormulaInForce, columns: Columns) -> Breakdown:
@@ -88,14 +88,16 @@ def _values(state: EngineState, formula: FormulaInForce, records: Sequence[JobRe
 
 def _value(state: EngineState, formula: FormulaInForce, record: JobRecord) -> float:
     """The same for one job."""
+    found = formula.terms.expression.single_value(_job_columns(state, formula, record))
+    return 0.0 if isnan(found) else found
+
+
+def _job_columns(state: EngineState, formula: FormulaInForce, record: JobRecord) -> Columns:
     terms, predicted = formula.terms, None
-    around = circumstances(state)
     if "predicted_run_time" in terms.expression.names:
         source = run_time_predictions(state)
         predicted = _predicted(source, record) if source is not None else None
-    columns = terms.single_columns(job_row(state, terms, record), around, predicted)
-    found = terms.expression.single_value(columns)
-    return 0.0 if isnan(found) else found
+    return terms.single_columns(job_row(state, terms, record), circumstances(state), predicted)
 
 
 def _columns(

@@ -37,7 +37,10 @@ class Expression:
         """Names that are compared with texts."""
         self.addends = tuple(list_addends(root))
         """The parts of the outermost sum, each with its sign; their values add up to the formula's value."""
-        self._addend_parts = tuple((one, sign, tuple(list_parts(one))) for sign, one in self.addends)
+        parts_of_addends = ((one, sign, tuple(list_parts(one))) for sign, one in self.addends)
+        self._addend_parts = tuple(
+            (one, sign, parts, list_steps(parts)) for one, sign, parts in parts_of_addends
+        )
 
     def values(self, columns: Columns) -> Floats:
         """Return the value for each job; NaN where there is none. Infinite values are the largest number."""
@@ -51,9 +54,14 @@ class Expression:
 
     def shares(self, columns: Columns) -> list[tuple[str, Floats]]:
         """Return the text and the values of each addend."""
+        if columns.size == 1:
+            return [
+                (self.text[one.start : one.end], np.array([sign * single_value(steps, columns)]))
+                for one, sign, _, steps in self._addend_parts
+            ]
         return [
             (self.text[one.start : one.end], sign * column_values(parts, columns))
-            for one, sign, parts in self._addend_parts
+            for one, sign, parts, _ in self._addend_parts
         ]
 
     def failing_part(self, columns: Columns) -> str:

@@ -239,7 +239,7 @@ def _single_logarithm(a: float, base: float = e) -> float:
     if base is not e:
         with np.errstate(all="ignore"):
             return _logarithm(np.array([a]), np.array([base])).item()
-    return float(np.log(a)) if a > 0 else nan
+    return float(np.log(a)) if a > 0 else nan  # not of `math`: its last bit may be another
 
 
 SINGLE: Final[Mapping[Callable[..., Value], Callable[..., float]]] = {
