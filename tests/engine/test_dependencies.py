@@ -120,6 +120,29 @@ def test_a_circle_is_named_and_not_planned() -> None:
     assert cluster.view("4").why == "waiting for a circle of dependencies: 4 -> 4"
 
 
+def test_a_circle_over_an_array_is_named() -> None:
+    cluster = Cluster(nodes=2)
+    for i in range(2):
+        chained(cluster, f"9[{i}].s", "afterok:2", array="9[].s")
+    chained(cluster, "2", "afterokarray:9[].s")
+    assert cluster.view("2").why == "waiting for a circle of dependencies: 2 -> 9[].s -> 2"
+    cluster.alter_request("9[0].s", walltime="70")
+    assert cluster.view("9[0].s").why == "waiting for a circle of dependencies: 9[0].s -> 2 -> 9[0].s"
+
+
+def test_a_subjob_is_planned_anew_before_the_jobs_that_wait_for_its_array() -> None:
+    cluster = Cluster()
+    for i in range(2):
+        cluster.submit(f"9[{i}].s", array="9[].s")
+    chained(cluster, "2", "afteranyarray:9[].s")
+    assert [cluster.start(job) for job in ("9[0].s", "9[1].s", "2")] == [0, 100, 200]
+    cluster.alter_request("9[1].s", walltime="300")
+    assert [cluster.start(job) for job in ("9[0].s", "9[1].s", "2")] == [0, 100, 400]
+    change = cluster.view("2").last_change
+    assert change is not None
+    assert change.words == "job 9[1].s was planned anew"
+
+
 def test_job_with_an_unreleased_dependency_gives_up_its_placement() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1")

@@ -12,6 +12,7 @@ import pytest
 from schedd.engine import job_history, publish_snapshot, published_record
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import MAY_BREAK, Cause
+from schedd.engine.rank.quarantine import quarantine
 from schedd.model import FOREVER
 from schedd.wire import (
     JobDeleted,
@@ -175,6 +176,12 @@ def admin() -> tuple[Cluster, Act]:
     return cluster, lambda: cluster.node("n1", state="drain")
 
 
+def fault() -> tuple[Cluster, Act]:
+    cluster = queue_of({"1.s": HOUR, "2.s": HOUR})
+    state = cluster.engine.state
+    return cluster, lambda: quarantine(state, state.records["1.s"], "e1", "KeyError('x')")
+
+
 TOTAL = "2 jobs start 20 h earlier in all, 1 job 2 h later"
 NODE_DOWN_AT = "2023-11-14 22:13:40 UTC"
 SCENARIOS: list[tuple[Cause, Callable[[], tuple[Cluster, Act]], str, str]] = [
@@ -199,6 +206,7 @@ SCENARIOS: list[tuple[Cause, Callable[[], tuple[Cluster, Act]], str, str]] = [
         "84.s",
         f"ann chose another plan ({TOTAL}); it moved ahead of job 50.s",
     ),
+    (Cause.FAULT, fault, "1.s", "its planning failed: KeyError('x')"),
     (Cause.NODE_LOST, node_lost, "3", f"node n1 is down since {NODE_DOWN_AT}"),
     (Cause.OVERRUN, overrun, "2", "job 1 runs past its walltime"),
     (Cause.REFUSED, refused, "1", "its start was refused by the server (code 15043): hook says no"),

@@ -38,6 +38,7 @@ class Cause(StrEnum):
     CHAIN = "a job that it waits for"
     IMPROVED = "the plan was improved"
     CHOSEN = "an admin chose another plan"
+    FAULT = "its planning failed"
     NODE_LOST = "node lost"
     OVERRUN = "overrun ahead"
     REFUSED = "run refused"

@@ -124,11 +124,15 @@ def last_starts(state: "EngineState") -> Ints:
 
 def _jobs(state: "EngineState", link: DependencyLink) -> list[JobRecord]:
     """Return the known jobs that a link names: one job, or all jobs of an array."""
-    one = state.records.get(link.job)
+    return _named_jobs(state, link.job)
+
+
+def _named_jobs(state: "EngineState", name: str) -> list[JobRecord]:
+    one = state.records.get(name)
     if one is not None:
         return [one]
-    if "[]" in link.job:
-        return [state.records[name] for name in state.array_members.get(link.job, ())]
+    if "[]" in name:
+        return [state.records[member] for member in state.array_members.get(name, ())]
     return []
 
 
@@ -136,9 +140,11 @@ def _circle(state: "EngineState", job: str, links: tuple[DependencyLink, ...]) -
     """Return a cycle of dependent jobs, first job repeated at the end; empty if there is none."""
     came: dict[str, str] = {}
     todo = [(link.job, job) for link in links]
+    own = state.records.get(job)
+    names = {job, own.facts.array or job} if own is not None else {job}
     while todo and len(came) < _DEEPEST:
         one, by = todo.pop()
-        if one == job:
+        if one in names:
             found = [job]
             while by != job:
                 found.append(by)
@@ -147,7 +153,6 @@ def _circle(state: "EngineState", job: str, links: tuple[DependencyLink, ...]) -
         if one in came:
             continue
         came[one] = by
-        record = state.records.get(one)
-        if record is not None and record.facts.state == "H" and record.facts.depend:
-            todo += [(link.job, one) for link in parse_dependencies(record.facts.depend)]
+        held = {found.facts.depend: None for found in _named_jobs(state, one) if found.facts.state == "H"}
+        todo += [(link.job, one) for depend in held if depend for link in parse_dependencies(depend)]
     return []

@@ -456,7 +456,7 @@ def remove_dependents(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
     """
     state.dependents.replace_jobs(state.records[name] for name in state.chained)
     found: dict[int, None] = {}
-    heads = {job_id}
+    heads = _names_in_dependencies([state.records[job_id]])
     order: dict[str, int] = {}
     while heads:
         names = {name for head in heads for name in state.dependents.waiting_for(head)}
@@ -466,12 +466,17 @@ def remove_dependents(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
         waiting = [one for one in waiting if one.slot not in found]
         waiting = [one for one in waiting if any(link.job in heads for link in one.behind)]
         found |= dict.fromkeys(one.slot for one in waiting)
-        heads = {one.id for one in waiting}
+        heads = _names_in_dependencies(waiting)
     slots = np.array([slot for slot in found if state.plan.state(slot) == PLANNED], np.int64)
     old = state.plan.starts(slots)
     for slot in slots.tolist():
         state.plan.remove(slot, state.now)
     return slots, old
+
+
+def _names_in_dependencies(records: Iterable[JobRecord]) -> set[str]:
+    """Return the names by which others may depend on these jobs: their own, and those of their arrays."""
+    return {name for one in records for name in (one.id, one.facts.array) if name}
 
 
 def _plan_again(state: EngineState, records: Iterable[JobRecord], event: str, words: str) -> None:

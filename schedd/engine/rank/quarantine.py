@@ -5,9 +5,9 @@ from types import TracebackType
 from schedd.engine.component.job_hooks import leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, apply_step
-from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.rank.promises import end_promise
+from schedd.engine.rank.promises import end_promise, record_move
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import UNPLACED
 from schedd.plan.work_limits import WorkSpent
@@ -56,8 +56,10 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
     state.alert(event, "quarantine", f"planning job {record.id} failed: {why}", record.id)
     if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
         return
+    start = -1
     if record.slot >= 0:
         state.queue.pop(record.slot, None)
+        start = state.plan.start(record.slot)
         if state.plan.state(record.slot) != UNPLACED:
             state.plan.remove(record.slot, state.now)
     state.without_place.pop(record.id, None)
@@ -65,6 +67,8 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
     with Bookkeeping(state, record.id, "what is held for it"):
         leave_components(state, record.id)
     record = end_promise(state, record, event, "its planning failed")
+    if start >= 0:
+        record_move(state, event, Cause.FAULT, f"its planning failed: {why}", record.slot, start, -1)
     words = WaitingFor("quarantine", f"an administrator: planning it failed ({why})")
     mark_for_update(state, record, words)
     state.store_record(apply_step(record, Step.SET_ASIDE, quarantine=why, answer=words))

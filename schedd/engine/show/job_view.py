@@ -442,11 +442,11 @@ def _promised_at(published: PlanSnapshot, slot: int, time: int) -> int:
     """Return the promise of a job when it was moved: another one may have followed since then."""
     record = published.records[slot] if slot < len(published.records) else None
     if record is not None:
-        for breach in record.breaches:
-            if breach.time >= time:
-                return breach.promised
+        over = [(breach.time, breach.promised) for breach in record.breaches if breach.time >= time]
         if record.ended is not None and record.ended.time > time:
-            return record.ended.promised
+            over.append((record.ended.time, record.ended.promised))
+        if over:
+            return min(over)[1]
     return int(published.promise[slot])
 
 

@@ -116,7 +116,7 @@ SEARCH_END: Final = 22  # WORK limit of the present search
 WORK_END: Final = 23  # WORK limit of all searches; other threads may lower it
 CTL_FIELDS: Final = 24
 
-# ctl[LOOK]
+# ctl[SEARCH_FLAGS]
 TO_SEARCH: Final = 1  # the next pass of repair must search some planned job as a whole
 NAMED: Final = 2  # jobs with SEEN -1 were not yet tried as a whole for an immediate start
 LOST: Final = 4  # the log was lost: no job was tried yet
