@@ -480,7 +480,7 @@ def _change_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     yield from _smaller_request_rows(name, found.changes, now)
     by = found.sooner_by
     if by is not None and by != found.changes_by and start is not None and start > by:
-        name = f"planned by {format_near_time(by, now)} if"
+        name = "sooner if"
         if not found.sooner_changes:
             yield name, _NOTHING_SMALLER
         yield from _smaller_request_rows(name, found.sooner_changes, now)

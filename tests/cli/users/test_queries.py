@@ -460,8 +460,8 @@ def test_showstart_shows_all_refusals_wishes_arrays_and_destinations(run: Run, l
     assert "array       4 subjobs, 2 at once: all done by " in out
     assert "wish        start by today 22:18: not met: planned " in out
     _, out, _ = run("showstart", "2", "--sooner")
-    assert "planned by today 22:25 if  1 node (asked: 2)\n" in out, "it would be planned at once"
-    assert "at once if                 " in out, "the part of the answer without --sooner stays"
+    assert "\nsooner if   1 node (asked: 2)\n" in out, "it would be planned at once"
+    assert "\nat once if  " in out, "the part of the answer without --sooner stays"
     _, out, _ = run("showstart", "1@1@60", "-W", "depend=afterok:1", "--after", "22:20")
     assert "Tue 14 Nov 23:30:00  in 01:16:40" in out  # job 2 has both nodes until then
     assert "it starts after job 1 succeeds, at its full walltime" in out

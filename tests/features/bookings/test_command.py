@@ -37,6 +37,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     app = create_app(clusters, tokens())
     with serving(app, clusters) as url:
         monkeypatch.setenv("SCHEDD_URL", url)
+        clusters["main"].record_adapter_request()
         clusters["main"].submit([node("n1", 8), node("n2", 8)]).result(WAIT_S)
 
         def run(*args: str) -> tuple[int, str, str]:
