@@ -151,7 +151,7 @@ def test_an_imported_file_is_included(tmp_path: Path, capsys: pytest.CaptureFixt
     cluster = read_settings_file(tmp_path / "schedd.toml").clusters["east"]
     assert (cluster.node_rule, cluster.end_allowance) == ("pack", 600)
     assert cluster.site.priority.waiting == 120
-    assert [limit.amount for limit in cluster.site.limits] == [4]
+    assert [limit["amount"] for limit in cluster.site.model_dump()["limits"]] == [4]
     capsys.readouterr()
 
 

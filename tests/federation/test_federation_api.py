@@ -533,7 +533,7 @@ def test_licences_are_leased_by_demand(harness: FederationHarness) -> None:
     harness.report("south")
     assert harness.federation.licences.free_copies("matlab") == 2, "a cluster that is away keeps what it has"
     (grant,) = harness.federation.licence_leases.pending_grants("south")
-    harness.federation.licence_leases.record_refusal(grant, "no such licence here")
+    harness.federation.licence_leases.record_refusal(grant, "no such licence here", keeps=False)
     assert harness.federation.licence_leases.pending_grants("south") == []
     harness.log.replace_leases(harness.federation.licences.lease_events(harness.now))
     harness.log.close()

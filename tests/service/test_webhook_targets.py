@@ -15,10 +15,12 @@ import httpx2
 import pytest
 from pydantic import ValidationError
 
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.notifications.webhooks import _post, _send
 from schedd.service.settings.daemon import WebhookSettings
 from schedd.service.settings.targets import TargetRefused, is_public, resolve_targets
+from tests.service.planner_harness import planner
 from tests.waits import WAIT_S
 
 # fmt: off
@@ -79,11 +81,12 @@ def post_webhook(url: str, *allow: str) -> bool:
         WebhookSettings(url=url, secret_file=Path("unused"), allow=allow), b"a-secret-for-the-tests"
     )
 
-    async def post_hook() -> bool:
+    async def post_hook(loop: PlanLoop) -> str:
         async with httpx2.AsyncClient(trust_env=False, follow_redirects=True) as client:
-            return await _post("main", hook, client, "alerts", {}, 0)
+            return await _post(loop, hook, client, "alerts", {}, 0)
 
-    return asyncio.run(post_hook())
+    with planner() as loop:
+        return not asyncio.run(post_hook(loop))
 
 
 @pytest.mark.parametrize("address", INSIDE)

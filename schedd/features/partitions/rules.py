@@ -170,13 +170,13 @@ def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
             variants[name] = variant
     plan.set_ready(slot, ready)
     best, _ = plan.find_best_variant(slot, [*variants.values()], state.now, ready, state.now + HORIZON)
-    name = [*variants][best] if best >= 0 else _first_with_room(state, variants)
-    choose(state, record.id, candidates[0] if name is None else name)
-    if name is None:
+    chosen = [*variants][best] if best >= 0 else _first_with_room(state, variants)
+    choose(state, record.id, candidates[0] if chosen is None else chosen)
+    if chosen is None:
         refresh_request(state, record)
         state.refit(record)
-    elif variants[name] is not present:
-        plan.set_variant(slot, variants[name], state.now)
+    elif variants[chosen] is not present:
+        plan.set_variant(slot, variants[chosen], state.now)
     return None
 
 

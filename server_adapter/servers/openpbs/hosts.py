@@ -161,7 +161,7 @@ class Hosts:
             {one.name for one in own if meets(wanted, (one.name,), one.tags, known, self.types)}
             for _, wanted in (asked if whole else ())
         ]
-        chunks = []
+        chunks: list[str] = []
         for chunk, (_, wanted), nodes in zip(split_chunks(text), asked, fitting, strict=True):
             vnode = wanted.get("vnode", "")
             if not nodes and (whole or self._fitting_nodes(wanted, own, "host")):
