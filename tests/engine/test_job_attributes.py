@@ -1,12 +1,14 @@
 """Attributes of waiting jobs: starts, reasons, and halts."""
 
+from dataclasses import replace
+
 import pytest
 
 from schedd.engine import Engine
 from schedd.engine.run import job_attributes
 from schedd.engine.run.job_attributes import first_start_ahead
 from schedd.model import FOREVER
-from schedd.wire import Run, ShareFacts
+from schedd.wire import Run, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -75,6 +77,26 @@ def test_all_jobs_show_a_pause_that_lasts_and_its_end() -> None:
     cluster.engine.resume()
     cluster.at(330)
     assert "no jobs are started" not in cluster.attribute_writes("2")[-1].text
+
+
+def test_all_jobs_show_that_all_starts_are_refused_and_the_end_of_it() -> None:
+    cluster = Cluster(publish_starts=True, check_wait=5)
+    cluster.obeys = False
+    cluster.submit("1", walltime=3_000)
+    for job in ("2", "far"):
+        cluster.submit(job, walltime=3_000)
+    for second in (0, 5, 10, 15, 22, 33, 49, 73, 109, 163, 223, 283, 343):
+        cluster.at(second)
+        run = [one for one in cluster.decisions if isinstance(one, Run) and one.job_id == "1"][-1]
+        (refused,) = cluster.server.refuse(run, 0, "the server does not answer")
+        assert isinstance(refused, RunRefused)
+        cluster.send(replace(refused, outage=True))
+    assert "no jobs are started" in cluster.attribute_writes("far")[-1].text
+    cluster.obeys = True
+    cluster.at(403)
+    assert cluster.runs("1")[-1] == 403
+    cluster.at(420)
+    assert "no jobs are started" not in cluster.attribute_writes("far")[-1].text
 
 
 def test_job_getting_near_its_start_during_a_halt_shows_it() -> None:

@@ -33,7 +33,7 @@ from schedd.wire import WriteAttributes
 _HALT: Final = "no jobs are started at present"  # no reason is given: it may mention jobs of other users
 _DUE: Final = "due to start"
 _LONG_HALT_S: Final = 300
-"""Length of a pause, or of scheduling off, after which all jobs with a start show it."""
+"""Length of a pause, of scheduling off, or of refused starts, after which all jobs with a start show it."""
 _NO_SLOTS: Final = np.zeros(0, np.int64)
 
 
@@ -190,7 +190,7 @@ def _mark_for_halt(state: EngineState) -> None:
     """Mark jobs with near starts while no jobs are started, all jobs when that has lasted, and these again
     when starts resume.
     """
-    stands = bool(state.halted) and state.mode == "scheduler"
+    stands = _starts_nothing(state)
     before, until = state.halt_published_until, state.now + NEAR
     if stands and (state.foreign or state.now >= _long_halt_at(state)):
         until = FOREVER
@@ -206,9 +206,15 @@ def _mark_for_halt(state: EngineState) -> None:
     )
 
 
+def _starts_nothing(state: EngineState) -> bool:
+    """Return whether no jobs are started: a halt, or the server or adapter refuses all starts."""
+    return bool(state.halted or state.starts_refused) and state.mode == "scheduler"
+
+
 def _long_halt_at(state: EngineState) -> int:
-    """Return when a present pause, or scheduling off, has lasted long; FOREVER: there is none."""
-    since = [one for one in (state.paused_since, state.unscheduled_since) if one >= 0]
+    """Return when a present pause, scheduling off, or refused starts have lasted long; FOREVER: none is."""
+    refused_since = state.refused_since if state.starts_refused else -1
+    since = [one for one in (state.paused_since, state.unscheduled_since, refused_since) if one >= 0]
     return min(since) + _LONG_HALT_S if since else FOREVER
 
 
@@ -325,7 +331,7 @@ def _write_job(state: EngineState, record: JobRecord, event: str) -> None:
 
 def _overdue_text(state: EngineState, record: JobRecord) -> str:
     """Return the text for a job past its planned start."""
-    if state.halted and state.mode == "scheduler":
+    if _starts_nothing(state):
         return f"{_DUE}; {_HALT}"
     names = [share.node for share in planned_shares(state.plan, record.slot)]
     down = [name for name in names if state.node_facts[name].state != "up"]
