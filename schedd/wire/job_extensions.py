@@ -1,4 +1,4 @@
-"""Extensions of a TORQUE job: ``qsub -W x=NACCESSPOLICY:SINGLEJOB;QOS=high``."""
+"""Extensions of a job: ``qsub -W x=NACCESSPOLICY:SINGLEJOB;QOS=high``."""
 
 import re
 from typing import Final
