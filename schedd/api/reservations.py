@@ -3,6 +3,7 @@
 import asyncio
 import re
 import secrets
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -46,13 +47,19 @@ async def reserve(cluster: PlanLoop, name: str, body: ReservationRequest, who: s
         act.detail = _describe_reservation(event)
         await submit_events(cluster, [event], "the reservations")
         if not is_made(cluster, event):
-            raise ProblemError("not-now", f"reservation {name} was not made: see the alerts of the cluster")
+            what = f"reservation {name} was not made or changed: see the alerts of the cluster"
+            raise ProblemError("not-now", what)
     _log.warning("a reservation was made", cluster=cluster.name, by=who, reservation=name)
 
 
 def is_made(cluster: PlanLoop, event: Reserve) -> bool:
-    """Whether the reservation is in force or to come."""
-    return any(one.name == event.name for one in cluster.published.node_blocks)
+    """Whether the reservation is in force or to come, as this event makes it."""
+    return any(
+        one.id == event.id
+        or (replace(one, id=event.id, time=event.time, nodes=event.nodes) == event)
+        and set(event.nodes) <= set(one.nodes)  # it was there before
+        for one in cluster.published.node_blocks
+    )
 
 
 async def audit_reservation(cluster: PlanLoop, event: Reserve | Unreserve, who: str) -> None:

@@ -81,6 +81,17 @@ def test_invalid_reservations_are_refused(
     assert get(busy_cluster, "/reservations")["reservations"] == []
 
 
+def test_a_refused_change_is_no_success_and_the_reservation_stays(busy_cluster: TestClient) -> None:
+    for i in range(16):
+        put_reservation(busy_cluster, f"r{i}", nodes=["n1"], start=T + 10 * i, users=[f"u{i}"], end=T + 900)
+    wanted = {"nodes": ["n1"], "start": T, "end": T + 900, "users": ["u0"]}
+    made = put_reservation(busy_cluster, "last", **wanted)["reservation"]
+    assert put_reservation(busy_cluster, "last", **wanted)["reservation"] == made
+    answer = busy_cluster.put(f"{MAIN}/reservations/last", json={**wanted, "users": ["eve"]})
+    problem(answer, "not-now")
+    assert made in get(busy_cluster, "/reservations")["reservations"]
+
+
 def test_deleting_an_unknown_reservation_fails(busy_cluster: TestClient) -> None:
     put_reservation(busy_cluster, "r", nodes=["n1"])
     found = problem(busy_cluster.delete(f"{MAIN}/reservations/x"), "unknown-reservation")

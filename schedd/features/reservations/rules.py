@@ -81,15 +81,19 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
     if start < end and access and not partial:
         gates = open_node_gate(state, access)
     if start < end and not gates and (partial or access):
+        stays = replaced if not again else None
+        done = "made" if stays is None else "changed"
         words = (
-            f"reservation {event.name} was not made: its access list, and those of reservations of cores on "
+            f"reservation {event.name} was not {done}: its access list, and those of reservations of cores on "
             f"the same nodes, need more than {MOST_GATES} access lists together"
             if partial
-            else f"reservation {event.name} was not made: at most {MOST_GATES} different access lists are "
+            else f"reservation {event.name} was not {done}: at most {MOST_GATES} different access lists are "
             "allowed"
         )
         state.alert(event.id, "reservation", words)
         start = end
+        if stays is not None:  # its nodes must not become free
+            place_reservation(state, stays.event)
     missing = [name for name in event.nodes if name not in state.plan.nodes]
     if missing and not again and start < end:
         state.alert(

@@ -224,6 +224,21 @@ def test_too_many_access_lists_are_refused_by_name() -> None:
     assert len(reservation_records(cluster.engine.state)) == 16
 
 
+def test_a_reservation_that_cannot_be_changed_stays_as_it_was() -> None:
+    cluster = Cluster(nodes=1)
+    for i in range(16):
+        make_reservation(cluster, f"r{i}", 1000 * i, 1000 * i + 900, nodes=("n1",), users=(f"u{i}",))
+    make_reservation(cluster, "last", 50_000, 60_000, nodes=("n1",), users=("u0",))
+    make_reservation(cluster, "last", 50_000, 60_000, nodes=("n1",), users=("eve",))
+    assert cluster.alerts("reservation") == [
+        "reservation last was not changed: at most 16 different access lists are allowed"
+    ]
+    assert reservation_records(cluster.engine.state)["last"].event.users == ("u0",)
+    cluster.submit("1", walltime=40_000, owner="eve")
+    assert cluster.start("1") == 60_000
+    assert cluster.engine.checkpoint() == Engine.restore(cluster.engine.checkpoint()).checkpoint()
+
+
 def test_reservations_and_access_survive_a_checkpoint() -> None:
     cluster = cluster_with_features()
     make_reservation(cluster, "r", 100, 1000, features=("big",), users=("ann",), reason="course")
