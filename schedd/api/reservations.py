@@ -54,12 +54,13 @@ async def reserve(cluster: PlanLoop, name: str, body: ReservationRequest, who: s
 
 def is_made(cluster: PlanLoop, event: Reserve) -> bool:
     """Whether the reservation is in force or to come, as this event makes it."""
-    return any(
-        one.id == event.id
-        or (replace(one, id=event.id, time=event.time, nodes=event.nodes) == event)
-        and set(event.nodes) <= set(one.nodes)  # it was there before
-        for one in cluster.published.node_blocks
-    )
+    return any(one.id == event.id or _is_same(one, event) for one in cluster.published.node_blocks)
+
+
+def _is_same(known: Reserve, event: Reserve) -> bool:
+    """Whether a known reservation, which has all its nodes by name, is as this event makes it."""
+    alike = replace(known, id=event.id, time=event.time, nodes=event.nodes) == event
+    return alike and set(event.nodes) <= set(known.nodes)
 
 
 async def audit_reservation(cluster: PlanLoop, event: Reserve | Unreserve, who: str) -> None:

@@ -83,14 +83,13 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
     if start < end and not gates and (partial or access):
         stays = replaced if not again else None
         done = "made" if stays is None else "changed"
-        words = (
-            f"reservation {event.name} was not {done}: its access list, and those of reservations of cores on "
-            f"the same nodes, need more than {MOST_GATES} access lists together"
+        few = (
+            f"its access list, and those of reservations of cores on the same nodes, need more than "
+            f"{MOST_GATES} access lists together"
             if partial
-            else f"reservation {event.name} was not {done}: at most {MOST_GATES} different access lists are "
-            "allowed"
+            else f"at most {MOST_GATES} different access lists are allowed"
         )
-        state.alert(event.id, "reservation", words)
+        state.alert(event.id, "reservation", f"reservation {event.name} was not {done}: {few}")
         start = end
         if stays is not None:  # its nodes must not become free
             place_reservation(state, stays.event)
