@@ -1,4 +1,4 @@
-"""Transfers that a cluster still has although the log has finished with them.
+"""Transfers that a cluster still has although the log has finished with them, and those that it lost.
 
 Each poll compares the two. A cluster may have reported a wrong phase for a while, or the log may be older
 than the cluster. The federation withdraws such a transfer without force: a held or waiting job is deleted, a
@@ -17,6 +17,7 @@ _AT_WORK: Final = (*_ON_HOLD, "released")
 _DONE_ATTEMPT: Final = ("refused", "withdrawn", "ended")
 _DONE_COPY: Final = ("withdrawn", "refused", "ended")
 _PARTS: Final = (3, 4)  # of `fed.41.1`, and of a component's booking, `fed.42.r1.0`
+_TAKEN: Final = ("held", "releasing", "released")  # phases of an attempt that the cluster has reported
 _MAX_DIGITS: Final = 15  # of an item's number
 
 
@@ -25,6 +26,15 @@ def find_unwanted(
 ) -> Iterator[str]:
     """Yield the unwanted transfers. ``name`` is the prefix of this federation's own transfers."""
     return (transfer for transfer, seen in rows.items() if is_unwanted(jobs, groups, name, transfer, seen))
+
+
+def find_lost(
+    jobs: FederationJobs, name: str, cluster: str, rows: Mapping[str, TransferStatus]
+) -> Iterator[tuple[str, int]]:
+    """Yield job and number of each attempt that the cluster had, and which is not in all of its ``rows``."""
+    for job, number in jobs.attempts_at.get(cluster, ()):
+        if jobs[job].attempts[number - 1].phase in _TAKEN and f"{name}.{job}.{number}" not in rows:
+            yield job, number
 
 
 def highest_number(name: str, known: Iterable[str]) -> int:

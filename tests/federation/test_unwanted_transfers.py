@@ -20,6 +20,8 @@ from schedd.federation.state.federation_state import ClusterPollResult
 from schedd.federation.unwanted_transfers import find_unwanted, is_unwanted
 from schedd.wire import SubmissionFacts, TransferRelease, TransferRequest
 from tests.federation.cluster_model import RandomCluster
+from tests.federation.federation_harness import HERE, FederationHarness, released
+from tests.federation.federation_harness import JOB as JOB_BODY
 from tests.federation.simulated_federation import SimulatedFederation
 from tests.federation.test_routing_decisions import JOB, RULES, RoutingModel
 from tests.property_examples import examples
@@ -171,3 +173,32 @@ def test_unknown_held_transfer_is_withdrawn(
 def test_foreign_transfer_names_cause_no_error(name: str) -> None:
     seen = TransferStatus("released", job="1.s")
     assert is_unwanted(FederationJobs(), CoAllocations(), "fed", name, seen) is False
+
+
+def test_lost_job_is_reported_until_its_cluster_knows_it_again_or_it_is_cancelled(
+    harness: FederationHarness,
+) -> None:
+    ann = harness.client("ann@org")
+    job = ann.post(HERE, json={**JOB_BODY, "clusters": ["north"]}).json()["id"]
+    harness.report("north", 100)
+    released(harness, "north", job)
+
+    def said() -> tuple[str, str]:
+        trouble = ann.get("/v1/federation/clusters").json()["clusters"][0]["trouble"]
+        return trouble, ann.get(f"{HERE}/{job}").json()["attempts"][0]["refusal"]
+
+    assert said() == ("", "")
+    harness.report("north")  # its database was lost
+    trouble, refusal = said()
+    assert "it does not know a job of the federation any more" in trouble
+    assert "north does not know the job any more" in refusal
+    assert "it does not know a job" in ann.get("/readyz").json()["trouble"]["north"]
+    released(harness, "north", job)
+    assert said() == ("", "")
+    harness.report("north")
+    assert ann.delete(f"{HERE}/{job}").status_code == 200
+    (action,) = harness.federation.pending_actions("north")
+    assert action.transfer == f"fed.{job}.1"
+    harness.report("north", fed_1_1=TransferStatus("withdrawn"))
+    assert said() == ("", "")
+    assert harness.federation.jobs[job].over == "cancelled"

@@ -31,8 +31,8 @@ class FederationHealth:
 class FederationReadiness:
     """The federation leads and accepts jobs.
 
-    ``trouble`` is by cluster an error in its settings here, or a clock that differs. ``background`` is
-    background work that failed recently and was restarted; empty if there is none.
+    ``trouble`` is by cluster an error in its settings here, a clock that differs, or jobs that it lost.
+    ``background`` is background work that failed recently and was restarted; empty if there is none.
     """
 
     status: str
@@ -47,10 +47,10 @@ class FederationReadiness:
 class FederatedClusterView:
     """A cluster of the federation; undisclosed values are null.
 
-    ``away`` is the reason why it is not used, ``trouble`` an error in its settings, or a clock that differs.
-    ``ours`` counts the federation's jobs there, ``dashboard`` is the address of its pages. ``load``
-    (cpu-seconds) and ``count`` are of its waiting jobs, by priority from 0 on: those of this priority or a
-    higher one.
+    ``away`` is the reason why it is not used, ``trouble`` an error in its settings, a clock that differs, or
+    lost jobs. ``ours`` counts the federation's jobs there, ``dashboard`` is the address of its pages.
+    ``load`` (cpu-seconds) and ``count`` are of its waiting jobs, by priority from 0 on: those of this
+    priority or a higher one.
     """
 
     name: str

@@ -162,8 +162,8 @@ def _get_health() -> FederationHealth:
 @router.get("/readyz", "not-ready")
 def _get_readiness(federation: LeadingFederation) -> FederationReadiness:
     """The federation is in office and accepts jobs. ``trouble``: by cluster, an error in its settings here,
-    or a clock that differs. ``background``: background work that failed recently and was restarted; empty if
-    there is none.
+    a clock that differs, or jobs that it lost. ``background``: background work that failed recently and was
+    restarted; empty if there is none.
     """
     if unready := federation.log_trouble or federation.supervisor.unready(""):
         raise ProblemError("not-ready", unready, headers={"Retry-After": "2"})

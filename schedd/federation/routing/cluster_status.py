@@ -61,7 +61,8 @@ class ClusterStatus:
     between the two. ``cpus`` is 0 if not disclosed. ``speed`` divides run times, ``handicap`` (seconds) is
     added to ends. ``data`` names the data sets at the cluster. ``offers`` are the latest answers of its plan,
     ``bounds`` lower bounds of starts for unanswered questions. ``family`` is the server's family as reported
-    by its schedd, or empty. ``trouble`` describes a conflict with the settings, or a clock that differs.
+    by its schedd, or empty. ``trouble`` describes a conflict with the settings, a clock that differs, or lost
+    jobs.
     """
 
     away: str = ""

@@ -43,7 +43,7 @@ from schedd.federation.state.coallocation_operations import CoAllocationOperatio
 from schedd.federation.state.licence_leases import LicenceLeases
 from schedd.federation.state.logged_state import LoggedState
 from schedd.federation.state.priority_lock import PriorityLock
-from schedd.federation.unwanted_transfers import find_unwanted, highest_number
+from schedd.federation.unwanted_transfers import find_lost, find_unwanted, highest_number
 from schedd.store import AuditRecord, StoreError
 
 _log = structlog.get_logger(__name__)
@@ -131,6 +131,8 @@ class FederationState:
         self.licence_leases = LicenceLeases(record, self._lock, self.clusters, self._now)
         self._unwanted: dict[str, set[str]] = {name: set() for name in settings.clusters}
         """Transfers by cluster that are to be withdrawn because the log does not want them."""
+        self._lost: dict[str, set[tuple[str, int]]] = {name: set() for name in settings.clusters}
+        """Attempts by cluster, each as (job, attempt number), that it had and does not know any more."""
         self._drop_guard = threading.Lock()
         self._decided_at = 0
         self._load = compute_loads(self.jobs, self.clusters, self._rules)
@@ -213,7 +215,12 @@ class FederationState:
         return attempt_statuses(self.clusters, self._rules, job)
 
     def repeated_refusal(self, job: FederationJob, attempt: TransferAttempt) -> str:
-        """Return why the cluster refuses a request about a job that is repeated; empty if it does not."""
+        """Return why the cluster refuses a repeated request about a job, or that it lost it; else empty."""
+        if (job.id, attempt.number) in self._lost.get(attempt.cluster, ()) and attempt.live:
+            return (
+                f"{attempt.cluster} does not know the job any more, since its database was lost: look there "
+                "whether it runs; a cancelled job is forgotten"
+            )
         name = transfer_name(self._rules, job, attempt)
         return self.repeated_refusals.get((attempt.cluster, name), "")
 
@@ -318,6 +325,8 @@ class FederationState:
             _log.info("a cluster answers", cluster=cluster)
         changed = report.transfers
         whole = report.whole or not before.transfers
+        if whole:
+            self._note_lost(cluster, changed)
         self.clusters[cluster] = replace(
             before,
             away=away,
@@ -328,7 +337,11 @@ class FederationState:
             trouble="; ".join(
                 filter(
                     None,
-                    (self._family_mismatch(cluster, report.family), _clock_problem(report.clock_lead_s)),
+                    (
+                        self._family_mismatch(cluster, report.family),
+                        _clock_problem(report.clock_lead_s),
+                        self._describe_lost(cluster),
+                    ),
                 )
             ),
         )
@@ -346,6 +359,20 @@ class FederationState:
             self._outdated_loads.discard(cluster)
             self._recompute_load(cluster)
         return turned, None if whole else changed
+
+    def _note_lost(self, cluster: str, rows: Mapping[str, TransferStatus]) -> None:
+        """Note the jobs that a cluster had and does not know any more; only new ones are logged."""
+        found = set(find_lost(self.jobs, self._rules.name, cluster, rows))
+        for job, number in sorted(found - self._lost[cluster]):
+            _log.error("a cluster lost a job that it had", cluster=cluster, job=job, attempt=number)
+        self._lost[cluster] = found
+
+    def _describe_lost(self, cluster: str) -> str:
+        """Return how many jobs a cluster lost; empty if it lost none."""
+        there = self.jobs.attempts_at.get(cluster, {})
+        count = sum(one in there for one in self._lost[cluster])
+        words = "a job" if count == 1 else f"{count} jobs"
+        return f"it does not know {words} of the federation any more: its database was lost" if count else ""
 
     def _find_unwanted(self, cluster: str, rows: Mapping[str, TransferStatus], *, whole: bool) -> None:
         """Update the unwanted transfers at a cluster from the changed rows."""

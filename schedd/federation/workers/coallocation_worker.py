@@ -116,6 +116,7 @@ class CoAllocationWorker(ItemWorker):
         )
         if group.over or group.release_requested_at:
             self._planned.pop(name, None)
+            federation.coallocation_operations.notes.pop(name, None)
         elif plan and not group.cancelled and group.proposed is None:
             self._plan(group)
         for _ in range(len(group.wanted_components) + 1):  # a booked place leads to the next one
@@ -197,6 +198,7 @@ class CoAllocationWorker(ItemWorker):
             if not moving:
                 federation.coallocation_operations.notes[group.id] = self._no_start_reason(group, users)
             return
+        federation.coallocation_operations.notes.pop(group.id, None)
         event = propose_round(group, found, users, now, _round_reason(group, found))
         if event is not None:
             federation.coallocation_operations.commit([event])
