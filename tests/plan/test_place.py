@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.benchmarks.plain import Holding, Plain
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import NOT_BOUND, Plan
@@ -52,6 +53,26 @@ def test_units_on_many_nodes_match_the_reference(seed: int) -> None:
             mirror.plan.drop_job(slot, 0)
             del mirror.jobs[slot]
     mirror.check_bounds(5)
+
+
+def test_searches_on_thousands_of_nodes_match_the_plain_checker() -> None:
+    rng = random.Random(5)
+    nodes = [Node(f"n{i:04}", rng.choice([2, 4, 8])) for i in range(2000)]
+    plan = Plan(nodes, 0)
+    holdings: list[Holding] = []
+    for number in range(120):
+        many = rng.random() < 0.6
+        request = Request((Chunk(rng.choice([2, 30, 300, 1500]) if many else 1, rng.choice([1, 2, 3, 8])),))
+        duration, ready = rng.randint(20, 4000), rng.choice([0, 0, 700])
+        slot = plan.add_job(request, duration, ready)
+        start = plan.place(slot, 0)
+        if number % 6 == 0:
+            assert start == Plain(nodes, holdings).earliest(request, duration, ready)
+        holdings += (
+            Holding(plan.node_names[take.row], start, start + duration, take.amounts[0], 0, 0)
+            for take in plan.takes(slot)
+        )
+    assert not Plain(nodes, holdings).over_committed()
 
 
 @given(

@@ -7,6 +7,8 @@ to time, and may pause between two times if a repair has set a limit. All return
 work limit of a search or of its request.
 """
 
+from typing import Final
+
 from schedd.plan.kernels.assign import assign, choose_spread
 from schedd.plan.kernels.bounds import duration_step, fit_bounded, need_level, raise_bound
 from schedd.plan.kernels.fewest_sets import assign_fewest_sets, restrict_to_fewest_sets
@@ -51,7 +53,60 @@ from schedd.plan.kernels.layout import (
     Tables,
 )
 from schedd.plan.kernels.rows import fit, is_spent, locate, needed
-from schedd.plan.kernels.selection import sift_down, sift_up
+from schedd.plan.kernels.selection import select_kth, sift_down, sift_up
+
+_MANY_ROWS: Final = 1024  # of fewer, a search looks at all
+_SAMPLES: Final = 128
+_FIRST_ROWS: Final = 64
+_MORE_ROWS: Final = 8  # so many times as many rows in each further step of a search
+
+
+@inner
+def _sample_bounds(
+    tb: Tables, sets_at: int, sets_len: int, q: int, ready: int, wanted: int, most: int
+) -> int:
+    """Return a time by which about ``wanted`` of these rows have their bound, but at least ``ready``; or
+    ``most``, if that is earlier or the rows are few.
+    """
+    if sets_len < _MANY_ROWS or wanted > sets_len >> 1:
+        return most
+    sample = tb.scratch[NEXT]
+    stride = sets_len // _SAMPLES
+    for j in range(_SAMPLES):
+        sample[j] = max(tb.bounds[q, tb.sets[sets_at + j * stride]], ready)
+    return min(select_kth(sample, _SAMPLES, wanted * _SAMPLES // sets_len + 1), most)
+
+
+@inner
+def _sample_gains(nxt: Ints, sample: Ints, n: int, wanted: int, most: int) -> int:
+    """Return a time by which about ``wanted`` of these rows gain; or ``most``, if that is earlier or the rows
+    are few.
+    """
+    if n < _MANY_ROWS or wanted > n >> 1:
+        return most
+    stride = n // _SAMPLES
+    for j in range(_SAMPLES):
+        sample[j] = nxt[j * stride]
+    return min(select_kth(sample, _SAMPLES, wanted * _SAMPLES // n + 1), most)
+
+
+@inner
+def _gather(
+    tb: Tables, sets_at: int, sets_len: int, nxt: Ints, heap: Ints, n: int, low: int, until: int
+) -> int:
+    """Add the usable rows that gain after ``low``, but by ``until``, to the heap of ``n`` rows. Return the
+    number of rows in it.
+    """
+    for i in range(sets_len):
+        if low < nxt[i] <= until:
+            if tb.rows[tb.sets[sets_at + i], USABLE] <= tb.ctl[LEAST_TIER]:
+                nxt[i] = FAR
+            else:
+                heap[n] = i
+                n += 1
+    for j in range(n // 2 - 1, -1, -1):
+        sift_down(heap, n, nxt, j)
+    return n
 
 
 @inner
@@ -71,52 +126,70 @@ def find_single(
     """
     level = need_level(need[CPUS], exclusive)
     step = duration_step(dur)
+    q = level * DURATIONS + step
     key = tb.scratch[KEY]
     heap = tb.scratch[SORT]
     best = bound - 1
-    n = 0
-    for i in range(sets_len):
-        row = tb.sets[sets_at + i]
-        begin = max(tb.bounds[level * DURATIONS + step, row], ready)
-        if begin <= best and tb.rows[row, USABLE] > tb.ctl[LEAST_TIER]:
-            key[i] = begin
-            heap[n] = i
-            n += 1
-    for j in range(n // 2 - 1, -1, -1):
-        sift_down(heap, n, key, j)
-    tb.ctl[WORK] += sets_len >> 2
     best_row = -1
     best_left = 0
     best_cost = 0
-    # rows by bound, earliest first, up to the best start
-    while n > 0 and key[heap[0]] <= best:
-        lead = heap[0]
-        row = tb.sets[sets_at + lead]
-        start = raise_bound(tb, row, level, step, best)
-        if start > key[lead]:
-            key[lead] = start
+    closest = False
+    tb.ctl[WORK] += sets_len >> 2
+    # Rows by bound, earliest first, up to the best start; those after `until` are looked for only if needed.
+    low = ready - 1
+    wanted = _FIRST_ROWS
+    until = _sample_bounds(tb, sets_at, sets_len, q, ready, wanted, best)
+    while not closest:
+        n = 0
+        limit = min(until, best)
+        for i in range(sets_len):
+            row = tb.sets[sets_at + i]
+            begin = max(tb.bounds[q, row], ready)
+            if low < begin <= limit and tb.rows[row, USABLE] > tb.ctl[LEAST_TIER]:
+                key[i] = begin
+                heap[n] = i
+                n += 1
+        for j in range(n // 2 - 1, -1, -1):
+            sift_down(heap, n, key, j)
+        while n > 0 and key[heap[0]] <= best:
+            lead = heap[0]
+            row = tb.sets[sets_at + lead]
+            start = raise_bound(tb, row, level, step, best)
+            if key[lead] < start <= until:
+                key[lead] = start
+                sift_down(heap, n, key, 0)
+                continue
+            n -= 1
+            heap[0] = heap[n]
             sift_down(heap, n, key, 0)
-            continue
-        n -= 1
-        heap[0] = heap[n]
-        sift_down(heap, n, key, 0)
-        cost = tb.costs[sets_at + lead]
-        if best_row >= 0 and key[lead] == best and cost > best_cost:
-            continue  # it is no earlier, and costs more
-        start, left = fit(tb, row, need, cols, key[lead], dur, best)
-        if start >= 0 and (
-            start < best
-            or best_row < 0
-            or cost < best_cost
-            or (cost == best_cost and (left < best_left or (left == best_left and row < best_row)))
-        ):
-            best = start
-            best_row = row
-            best_left = left
-            best_cost = cost
-            if left == need[CPUS] and start == key[lead] and cost == 0:
-                # Those left over are no earlier, cost no less and fit no closer; of equals this is the first.
-                break
+            if start > until:
+                continue  # its bound brings it back
+            cost = tb.costs[sets_at + lead]
+            if best_row >= 0 and key[lead] == best and cost > best_cost:
+                continue  # it is no earlier, and costs more
+            start, left = fit(tb, row, need, cols, key[lead], dur, best)
+            if start >= 0 and (
+                start < best
+                or best_row < 0
+                or cost < best_cost
+                or (cost == best_cost and (left < best_left or (left == best_left and row < best_row)))
+            ):
+                best = start
+                best_row = row
+                best_left = left
+                best_cost = cost
+                if left == need[CPUS] and start == key[lead] and cost == 0:
+                    # Those left over are no earlier, cost no less and fit no closer; of equals this is the
+                    # first.
+                    closest = True
+                    break
+        if until >= best:
+            break
+        low = until
+        wanted *= _MORE_ROWS
+        until = _sample_bounds(tb, sets_at, sets_len, q, ready, wanted, best)
+        if until <= low:
+            until = best
     if best_row < 0:
         return NONE
     tb.out[0, 0] = best_row
@@ -209,42 +282,40 @@ def find_spread(
     row.
 
     Advances to the next time when enough rows may have gained, so that no start is missed: between these
-    times the counts are upper bounds. Rows that cannot gain before ``bound`` are not kept: on a large
-    cluster nearly all. Beyond the limit it returns LATER, but not before it has done as much work as its
+    times the counts are upper bounds. Only the rows that gain first are in order: on a large cluster
+    a few. Beyond the limit it returns LATER, but not before it has done as much work as its
     initialisation took; otherwise restarting would cost more than pausing saves.
     """
     u = tb.scratch[UNITS]
     nxt = tb.scratch[NEXT]
     fresh = tb.scratch[FRESH]
-    heap = tb.scratch[SORT]  # indices of the rows that may gain before `end`, the first to gain on top
+    heap = tb.scratch[SORT]  # indices of the rows that gain by `until`, the first to gain on top
+    sample = tb.scratch[KEY]
     sets = tb.sets
     t = ready
     end = min(bound, FAR)
     total = 0
-    n = 0
     most = min(per_node, count)
     level = need_level(need[CPUS], exclusive)
     step = duration_step(dur)
     q = level * DURATIONS + step
     begun = tb.ctl[WORK]
     for i in range(sets_len):
-        u[i] = 0
         row = sets[sets_at + i]
-        if most == 1 and tb.bounds[q, row] >= end:
-            continue
-        if tb.rows[row, USABLE] <= tb.ctl[LEAST_TIER]:
-            continue
-        u[i], nxt[i] = count_units(tb, row, need, cols, exclusive, most, t, dur, bound, level, step)
-        fresh[i] = t
-        total += u[i]
-        if nxt[i] < end:
-            heap[n] = i
-            n += 1
-    for j in range(n // 2 - 1, -1, -1):
-        sift_down(heap, n, nxt, j)
+        u[i] = 0
+        nxt[i] = FAR
+        if most == 1 and tb.bounds[q, row] > t:
+            nxt[i] = min(tb.bounds[q, row], FAR)  # as `count_units` says
+        elif tb.rows[row, USABLE] > tb.ctl[LEAST_TIER]:
+            u[i], nxt[i] = count_units(tb, row, need, cols, exclusive, most, t, dur, bound, level, step)
+            fresh[i] = t
+            total += u[i]
     limit = FAR
     if tb.ctl[LIMIT] > 0:
         limit = max(tb.ctl[LIMIT], 2 * tb.ctl[WORK] - begun)
+    wanted = _FIRST_ROWS + 2 * count
+    until = _sample_gains(nxt, sample, sets_len, wanted, end - 1)
+    n = _gather(tb, sets_at, sets_len, nxt, heap, 0, t, until)
     while True:
         if total >= count:
             total = 0
@@ -258,27 +329,24 @@ def find_spread(
                         tb, sets[sets_at + i], need, cols, exclusive, most, t, dur, bound, level, step
                     )
                     fresh[i] = t
-                    if before >= end and nxt[i] < end:
-                        heap[n] = i
-                        n += 1
                     changed = changed or nxt[i] != before
                 total += u[i]
             if total >= count:
                 return t
             if changed:
-                kept = 0
-                for j in range(n):
-                    if nxt[heap[j]] < end:
-                        heap[kept] = heap[j]
-                        kept += 1
-                n = kept
-                for j in range(n // 2 - 1, -1, -1):
-                    sift_down(heap, n, nxt, j)
+                n = _gather(tb, sets_at, sets_len, nxt, heap, 0, t, until)
         # At least this many rows must gain before enough units fit.
         gain = (count - total + most - 1) // most
         if gain > sets_len:
             return NONE
         tb.ctl[WORK] += sets_len
+        while gain > n and until < end - 1:
+            low = until
+            wanted *= _MORE_ROWS
+            until = _sample_gains(nxt, sample, sets_len, wanted, end - 1)
+            if until <= low:
+                until = end - 1
+            n = _gather(tb, sets_at, sets_len, nxt, heap, n, low, until)
         if gain > n:
             return NONE
         # The rows that gain until then go to the end of the heap's array, and are counted again.
@@ -303,7 +371,7 @@ def find_spread(
             )
             fresh[i] = t
             total += u[i]
-            if nxt[i] < end:
+            if nxt[i] <= until:
                 heap[n] = i
                 sift_up(heap, nxt, n)
                 n += 1
