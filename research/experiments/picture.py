@@ -24,6 +24,7 @@ _BETTER: Final = "#0072b2"
 _OTHER: Final = "#9aa5b1"
 _INK: Final = "#333333"
 _MOST: Final = 4
+_VARIED: Final = {"slack": "slack", "estimates": "estimates", "every_s": "seconds between jobs"}
 
 
 def save(experiment: Experiment, lines: Sequence[Line], path: Path) -> None:
@@ -56,10 +57,13 @@ def draw(experiment: Experiment, lines: Sequence[Line]) -> Drawing:
                 _curves(axes, experiment.curve, chosen, figure)
             else:
                 _bars(axes, chosen, figure)
-        if experiment.curve:
-            across[0].legend(fontsize=7.5, frameon=False, labelcolor=_INK)
-        else:
+        if not experiment.curve:
             across[0].set_yticks(range(len(chosen)), [line.label for line in chosen])
+    if experiment.curve:
+        names, labels = panels[0][0].get_legend_handles_labels()
+        drawing.legend(
+            names, labels, loc="outside lower center", ncols=9, fontsize=7.5, frameon=False, labelcolor=_INK
+        )
     return drawing
 
 
@@ -143,7 +147,7 @@ def _short(value: float, end: float) -> str:
 
 
 def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> None:
-    """A line for each policy over what was varied; who does not vary is a level.
+    """A line for each policy over what was varied; over slacks, a policy without promises is a level.
 
     The axis ends where the tops of lines do, but of those far beyond the others; whose line lies beyond it
     everywhere is named there.
@@ -152,11 +156,11 @@ def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> Non
     for line in lines:
         at = line.slack if over == "slack" else getattr(line.workload, over)
         points.setdefault(line.name, {})[at] = line
-    order = list(dict.fromkeys(at for by in points.values() if len(by) > 1 for at in by))
+    order = list(dict.fromkeys(at for by in points.values() if len(by) > 1 or over != "slack" for at in by))
     for number, (name, by) in enumerate(points.items()):
         shade = _COLOURS[number % len(_COLOURS)]
         means = {at: value for at, line in by.items() if (value := line.mean(FIGURES[figure])) is not None}
-        if len(by) == 1 and means:
+        if over == "slack" and len(by) == 1 and means:  # a policy without promises
             axes.axhline(next(iter(means.values())), color=shade, linewidth=1.2, linestyle="--", label=name)
             continue
         xs = [order.index(at) for at in means]
@@ -166,6 +170,7 @@ def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> Non
         spread = [by[at].values(FIGURES[figure]) for at in means]
         axes.fill_between(xs, [min(v) for v in spread], [max(v) for v in spread], color=shade, alpha=0.15)
     axes.set_xticks(range(len(order)), [str(at) for at in order])
+    axes.set_xlabel(_VARIED[over], fontsize=8, color=_INK)
     if len(order) > 7:
         axes.tick_params(axis="x", labelrotation=90)
     seen = {

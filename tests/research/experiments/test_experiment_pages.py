@@ -180,6 +180,12 @@ def test_the_picture_has_a_panel_for_each_figure(curve: str) -> None:
         draw(small(curve=curve), [])
 
 
+def test_only_over_slacks_is_a_policy_with_one_point_a_level() -> None:
+    for curve, styles in (("slack", {"--"}), ("every_s", {"-"})):
+        drawing = draw(small(curve=curve), lines_of(found()))
+        assert {line.get_linestyle() for line in drawing.axes[0].lines} == styles
+
+
 def test_a_line_far_beyond_the_others_does_not_flatten_them_and_is_named() -> None:
     far = [replace(each, row={**each.row, "avg_wait_s": 9e6}) for each in found() if each.cell.name == "easy"]
     others = [each for each in found() if each.cell.name != "easy"]
