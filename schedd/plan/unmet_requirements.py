@@ -11,6 +11,7 @@ from schedd.model import Chunk, Features, Never, Place, Request
 from schedd.plan.candidate_nodes import CandidateNodes
 from schedd.plan.requests import chunks_to_place
 from schedd.wire import FLOAT_PARTS
+from schedd.wire.resources import describe_amount
 
 NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({"mem": "size", "vmem": "size"})
 """Default units of resources."""
@@ -49,7 +50,7 @@ def _describe_unmet(
         best = max(one.capacity[column] for one in classes) if column is not None else 0
         if need > best:
             asked, there = _format_amounts(need, best, units.get(name, ""))
-            return f"{asked} {name}{of}{place}: the largest has {there}{part}"
+            return f"{asked} {describe_amount(name)}{of}{place}: the largest has {there}{part}"
         if column is not None:
             classes = [one for one in classes if one.capacity[column] >= need]
     with_what = f" with {wanted}" if wanted else ""

@@ -74,6 +74,13 @@ def cpu_amount_name(name: str, value: str) -> str:
     return CPUS_OF + _NOT_IN_A_NAME.sub("_", f"{name}_{value}".lower())
 
 
+def describe_amount(name: str) -> str:
+    """Return the name of an amount for people: amounts of the adapter are cpus, gpus or vnodes."""
+    if name == OWN_VNODE:
+        return "vnodes"
+    return "cpus" if name.startswith(CPUS_OF) else "gpus" if name.startswith(GPUS_OF) else name
+
+
 def is_adapter_amount(name: str) -> bool:
     """Return whether the adapter, not the server, defines this amount of nodes."""
     return name == OWN_VNODE or name.startswith((GPUS_OF, CPUS_OF))

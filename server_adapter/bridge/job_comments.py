@@ -17,8 +17,13 @@ _PREDECESSORS: Final = (
     "Job started on ",
     "Job will never run",
     "Job deleted ",
+    "Job run at ",
+    "Job was sent for execution at ",
+    "Job manually qrun",
 )
-"""Prefixes of the replaced scheduler's comments, which may be overwritten."""
+"""Prefixes of comments that may be overwritten: of the replaced scheduler, and of OpenPBS's server on a run
+that came back.
+"""
 
 _PLANNED: Final = re.compile(
     re.escape(MARK)

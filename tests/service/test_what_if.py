@@ -104,7 +104,9 @@ def test_openpbs_requests_are_answered_as_the_adapter_reports_those_of_jobs() ->
         assert answer(loop, "5:ncpus=1:color=blue") is Never
         wanted = {"select": "1:ncpus=3:color=blue", "place": "free", "walltime": "60"}
         facts = replace(job_facts(wanted), family="openpbs")
-        found = fork(loop).what_if(facts, T, changes=True).changes
+        asked = fork(loop).what_if(facts, T, changes=True)
+        assert asked.answer == Never("3 cpus of a node with color=blue: the largest has 2")
+        found = asked.changes
         assert [(one.change, one.enough) for one in found] == [("cpus", "2"), ("feature", "")]
 
 

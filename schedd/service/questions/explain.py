@@ -41,6 +41,7 @@ from schedd.service.questions.explanation_chain import (
 )
 from schedd.service.questions.node_choice import describe_node_choice
 from schedd.service.questions.plan_fork import PlanFork
+from schedd.wire.resources import describe_amount
 
 _NAMED: Final = 3
 _WHOLE: Final = "whole nodes"
@@ -351,7 +352,7 @@ def _column_name(name: str, *, by_job: bool) -> str:
             return counted if by_job else _RESERVED[counted]
     if name.startswith(WHOLE_NODES_GATE):
         return _WHOLE
-    return "access" if name.startswith(GATE) else name
+    return "access" if name.startswith(GATE) else describe_amount(name)
 
 
 def _describe_reserved(on: tuple[BlockedResource, ...]) -> str:

@@ -200,13 +200,15 @@ def test_new_jobs_and_moved_plans_alternate() -> None:
         ("Not Running: Not enough of the right type of nodes are available", False),
         ("Not Running - PBS Error: Unknown node-attribute", False),
         ("Job started on Mon Nov 23 at 15:24", False),
+        ("Job run at Sun Nov 29 at 22:42 on (h1_0:ncpus=1:ngpus=1)", False),  # and was requeued, by OpenPBS
+        ("Job was sent for execution at Sun Nov 29 at 22:42 on (h1_0:ncpus=1)", False),
         ("schedd: planned start 2026-11-21 15:39:48 +0000 on node4", False),
         ("please ask bob", True),
         ("Not Running? ask bob", True),
         ("", False),
     ],
 )
-def test_comments_of_people_are_preserved_and_those_of_pbs_sched_are_replaced(
+def test_comments_of_people_are_preserved_and_those_of_servers_and_schedulers_are_replaced(
     text: str, foreign: bool
 ) -> None:
     assert is_foreign(text) is foreign
