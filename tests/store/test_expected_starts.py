@@ -103,9 +103,12 @@ def test_missed_p90_counts_at_once_and_deleted_jobs_do_not_count(store: Store, n
     append_events(store, JobEnded(id="epoch:12", time=2300, job_id="1.srv"), deleted(13, 3, 2200))
     recorded_estimates(store)
     found = kind_figures(estimate_accuracy(store, 1, 0, MOST, now), "submission")
-    # 1 started in time; 2 was deleted before its P90, 3 after it; 4 waits.
-    assert found.count == (3 if now > 2000 else 2)
-    assert found.p90_coverage == pytest.approx(1 / 3 if now > 2000 else 1 / 2)
+    # 1 started in time; 2 was deleted before its P90, 3 after it; 4 waits. Before their P90 none counts.
+    if now < 2000:
+        assert found.count == 0
+        return
+    assert found.count == 3
+    assert found.p90_coverage == pytest.approx(1 / 3)
     assert (found.median_error, found.plan_median_error, found.error_ratio) == (50, 2550, 50 / 2550)
     assert found.sharpness == pytest.approx(990 / 490)
 

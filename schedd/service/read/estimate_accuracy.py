@@ -59,8 +59,10 @@ def estimate_accuracy(
 
 
 def _is_decided(row: ExpectedStartRecord, now: int) -> bool:
-    """Whether the outcome is known: waiting beyond P90 is a miss; of a deleted job nothing is."""
-    return row.actual is not None or row.latest < (row.ended if row.ended is not None else now)
+    """Whether the estimate counts: its P90 has passed, and its job was not deleted before. An early start
+    does not count sooner: late ones of the same age could not, and nearly all would seem to be in time.
+    """
+    return row.latest < now and (row.actual is not None or row.ended is None or row.latest < row.ended)
 
 
 def _outcomes(rows: Sequence[ExpectedStartRecord]) -> EstimateOutcomes:
