@@ -30,6 +30,7 @@ from server_adapter.servers.openpbs.facts import (
     is_over,
     make_fact_parsers,
     parse_resource_types,
+    reservations_of,
     scheduling_attributes,
     shares,
     vnode_state,
@@ -159,7 +160,8 @@ class OpenPBSReader:
         listed = await self._jobs.read()
         objects = replace(objects, reservations=await self._describe(RESERVATIONS))
         state = await self._state(objects, listed, [])
-        self.reservations = frozenset(one.name for one in objects.reservations)
+        on_vnodes = [name for vnode in objects.vnodes for name in reservations_of(vnode.values)]
+        self.reservations = frozenset([*on_vnodes, *[one.name for one in objects.reservations]])
         self._objects = objects
         return state
 

@@ -138,4 +138,7 @@ async def test_a_reservation_made_since_the_last_reading_keeps_its_vnodes(tmp_pa
         assert not refused.busy
         await server.read()  # the daemon knows it now, and the job may end before it
         assert (await server.run(decision, lambda: None)).accepted
+        site.reservations.clear()
+        await server.read()  # a name that only the vnode has hinders no start for ever
+        assert (await server.run(decision, lambda: None)).accepted
         await server.close()
