@@ -4,12 +4,14 @@ import re
 from dataclasses import dataclass
 
 from schedd.dialect.errors import RequestError, printable
+from schedd.wire.quick_init import quick_init
 
 LARGEST = 2**31 - 1  # maximum number of units, cores or gpus in a request: the servers' own maximum
 
 _DIGITS = re.compile(r"[0-9]+")
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Span:
     """``source[start:end]``."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -35,6 +36,7 @@ from schedd.wire.quick_init import quick_replace
 _GRES: Final = re.compile(r"(?:^|[+%&,])(?P<name>[^:+=%&,]+)(?:[:=](?P<amount>[^+%&,]*))?(?=$|[+%&,])")
 _SETS: Final = re.compile(r"(oneof|firstof|anyof):feature:(.+)", re.IGNORECASE)
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_LONGEST_KEPT: Final = 200  # characters of a value of ``nodes=`` whose chunks are remembered
 
 
 def parse_torque(
@@ -206,11 +208,27 @@ def _node_chunks(
     exclusive: bool,
     rule: str,
 ) -> tuple[list[Chunk], bool]:
-    spec = parse_nodes(span, known_nodes=known_nodes, amounts={"mics", *amounts})
-    parts = _hosts_once(spec.parts, requested) if rule == "exact" else spec.parts
-    note_gpu_modes(requested, spec.gpu_modes)
-    if spec.exclusive is False and exclusive:
+    text = str(span)
+    find = _find_node_chunks if len(text) <= _LONGEST_KEPT else _find_node_chunks.__wrapped__
+    chunks, of_spec, notes = find(text, frozenset(known_nodes), tuple(amounts.items()), rule)
+    for note in notes:
+        requested.note(note)
+    if of_spec is False and exclusive:
         requested.note("#shared was not followed: the job asks for whole nodes")
+    return list(chunks), exclusive or of_spec is True
+
+
+@lru_cache(maxsize=4096)
+def _find_node_chunks(
+    text: str, known_nodes: frozenset[str], spellings: tuple[tuple[str, str], ...], rule: str
+) -> tuple[tuple[Chunk, ...], bool | None, tuple[str, ...]]:
+    """Return the chunks of a value of ``nodes=``, whether it asks for whole nodes (None: it does not say),
+    and remarks. Users repeat these values. Raises RequestError.
+    """
+    span, amounts, noted = Span.from_text(text, "nodes"), dict(spellings), RequestedResources({}, {})
+    spec = parse_nodes(span, known_nodes=known_nodes, amounts={"mics", *amounts})
+    parts = _hosts_once(spec.parts, noted) if rule == "exact" else spec.parts
+    note_gpu_modes(noted, spec.gpu_modes)
     chunks = []
     for part in parts:
         if "mics" in part.amounts and "mics" not in amounts:
@@ -225,7 +243,7 @@ def _node_chunks(
                 features=normal_form(part.features),
             )
         )
-    return chunks, exclusive or spec.exclusive is True
+    return tuple(chunks), spec.exclusive, tuple(noted.notes)
 
 
 def _hosts_once(parts: Sequence[NodeSpecPart], requested: RequestedResources) -> list[NodeSpecPart]:

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
 
 from schedd.dialect.errors import RequestError
+from schedd.dialect.resource_names import find_spellings
 from schedd.dialect.units import LONGEST_TIME, format_walltime, parse_walltime
 
 SCALE: Final = "scaled walltime"  # no user can request it: it has a blank
-_SCALED: Final = ("walltime", "soft_walltime")
+_SCALED: Final = frozenset({"walltime", "soft_walltime"})
 
 
 def scale_seconds(seconds: int, speed: float) -> int:
@@ -70,8 +71,9 @@ class WalltimeScale(NamedTuple):
 def with_scale(resources: Mapping[str, str], scale: WalltimeScale) -> dict[str, str]:
     """Return the resources with their walltimes scaled, and marked as such."""
     found = {**resources, "walltime": str(scale.walltime), SCALE: scale.text}
-    for name, text in resources.items():
-        if name.lower() in _SCALED and name != "walltime":
+    for name in find_spellings(tuple(resources), _SCALED):
+        text = resources[name]
+        if name != "walltime":
             try:
                 found[name] = str(scale.planned(parse_walltime(text)))
             except RequestError:

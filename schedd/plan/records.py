@@ -8,8 +8,10 @@ import numpy as np
 
 from schedd.model import Request
 from schedd.plan.kernels.layout import Ints
+from schedd.wire.quick_init import quick_init
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class RequestVariant:
     """One of several requests that a job may be planned with: its duration in seconds, and its amounts by

@@ -12,6 +12,7 @@ from schedd.plan.records import Take
 from schedd.policy.access import Access
 from schedd.predict import Prediction
 from schedd.wire import JobFacts
+from schedd.wire.quick_init import quick_init
 
 if TYPE_CHECKING:
     from schedd.engine.facts.job_requests import ParsedRequest
@@ -70,6 +71,7 @@ class UseBegan:
     end: int
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Restriction:
     """Nodes and times to which a job is restricted; it is planned ahead within these.

@@ -18,11 +18,13 @@ from schedd.plan.shapes import shape_key
 from schedd.wire.quick_init import quick_replace
 
 
-def read_variant(state: EngineState, record: JobRecord) -> tuple[ParsedRequest, RequestVariant | None]:
+def read_variant(
+    state: EngineState, record: JobRecord, understood: ParsedRequest | None = None
+) -> tuple[ParsedRequest, RequestVariant | None]:
     """Return the request of an unplaced job with the alternatives that components have chosen now: parsed,
-    and as it would be planned. None: it cannot be read.
+    and as it would be planned. None: it cannot be read. ``understood``: the parsed request, if it is known.
     """
-    understood = state.read_request(record.facts)
+    understood = understood or state.read_request(record.facts)
     if understood.request is None:
         return understood, None
     slot = record.slot

@@ -24,6 +24,7 @@ from schedd.policy.limits import Claim
 from schedd.policy.priority import SiteWeights, deadline_value
 from schedd.policy.protocol import FAIR_SHARE_TERMS, OwnerShare, OwnerShares
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFacts
+from schedd.wire.quick_init import quick_init
 
 _GENERAL_LIMIT: Final = re.compile(r"\[[ugpo]:PBS_(?:GENERIC|ALL)=([^]]*)\]")
 """General limit (each user, group, project or job) in a list such as ``[u:PBS_GENERIC=40],[u:ann=5]``."""
@@ -92,6 +93,7 @@ REPLACEABLE: Final = frozenset(
 """Terms that OpenPBS does not have: a resource of the same name takes the place of the term."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Circumstances:
     """Inputs of terms that do not come from the job."""

@@ -197,6 +197,22 @@ def _use_best_speed(state: EngineState, table: SpeedTable, record: JobRecord) ->
     return use_variant(state, record, understood, variant)
 
 
+def _scaled_to(state: EngineState, record: JobRecord, speed: float) -> ParsedRequest | None:
+    """Return a scaled request as it is read for another speed; None: it has to be read, since its length is
+    not its walltime, or since it may have been read under another policy.
+    """
+    understood = record.understood
+    scale, reference = understood.scale, speed_table(state).reference(record.facts)
+    if scale is None or understood.walltime != scale.walltime:
+        return None
+    if scale.reference != reference or not state.has_present_request(record):
+        return None
+    if scale.speed == speed:
+        return understood
+    other = scale._replace(speed=speed)
+    return quick_replace(understood, walltime=other.walltime, scaled=other.text)
+
+
 def _at_speed(
     state: EngineState, record: JobRecord, speed: float
 ) -> tuple[ParsedRequest, RequestVariant | None]:
@@ -205,7 +221,7 @@ def _at_speed(
     before = chosen.get(job)
     chosen[job] = speed
     try:
-        return read_variant(state, record)
+        return read_variant(state, record, _scaled_to(state, record, speed))
     finally:
         if before is None:
             del chosen[job]

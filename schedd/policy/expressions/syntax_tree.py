@@ -8,8 +8,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from schedd.policy.expressions.functions import COMPARISONS, SINGLE, Floats, Value, blank_invalid
+from schedd.wire.quick_init import quick_init
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Values of names for ``size`` jobs. ``numbers`` has each name that is used as a number, ``texts`` each
