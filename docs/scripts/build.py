@@ -75,7 +75,7 @@ _PAGES = {
     "licences": "administrators/policy.md#licences-and-other-resources-of-the-whole-cluster",
     "limits": "administrators/policy.md#limits",
     "moldable": "administrators/moldable.md",
-    "node_choice": "administrators/policy.md#where-a-job-goes",
+    "node_choice": "administrators/partitions.md#node-choice",
     "node_trials": "administrators/policy.md#trials-of-nodes-on-which-jobs-failed",
     "normalised_walltimes": "administrators/policy.md#normalised-walltimes",
     "notices": "administrators/operate.md#notices-to-users",

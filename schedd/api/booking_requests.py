@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from schedd.api.request_bodies import RequestText, Resources
 from schedd.dialect import RequestError, format_walltime, resource_list
 from schedd.dialect.moldable import lists_alternatives, read_alternatives
+from schedd.wire.object_names import OBJECT_NAME
 
 _TIME_END: Final = 1 << 36
 _LEAST_S: Final = 60
@@ -19,7 +20,7 @@ BookingKey = Annotated[
     Path(
         description="The booking's name. Operators add `~OWNER` if several users have a booking of "
         "this name.",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}(~[^/~\s]{1,255})?$",
+        pattern=rf"^{OBJECT_NAME.pattern}(~[^/~\s]{{1,255}})?$",
         examples=["review"],
     ),
 ]
@@ -27,7 +28,7 @@ BookingName = Annotated[
     str,
     Path(
         description="The booking's name, chosen by its creator: letters, digits, '.', '_' and '-'.",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        pattern=f"^{OBJECT_NAME.pattern}$",
         examples=["review"],
     ),
 ]

@@ -1,7 +1,6 @@
 """Acts on reservations, which endpoints, forms and the drain of nodes share."""
 
 import asyncio
-import re
 import secrets
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,7 +22,6 @@ from schedd.wire import Reserve, Unreserve
 
 _log = structlog.get_logger(__name__)
 _MAX_NODES_NAMED: Final = 5
-RESERVATION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # names of reservations
 
 
 def reservation_view(event: Reserve) -> ReservationView:

@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import os
-import re
 import secrets
 import shutil
 import sys
@@ -37,11 +36,11 @@ from schedd.dialect.units import format_size, parse_size
 from schedd.service.settings.file import read_settings_file
 from schedd.service.settings.reference import DECIDE, Decision
 from schedd.wire import NodeFacts
+from schedd.wire.object_names import OBJECT_NAME
 from schedd.wire.toml_files import SettingsError, path_fault
 from server_adapter.settings import AdapterSettings, PbsServerSettings, load_settings
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MODES: Final = ("shadow", "adviser", "scheduler")
 _OTHERS: Final = ("server", "all", "none")
 _NODE_RULES: Final = ("exact", "pack")
@@ -106,7 +105,7 @@ def _init(args: argparse.Namespace) -> int:
             "config init",
             f"{' and '.join(there)} {'are' if len(there) > 1 else 'is'} there already; --force overwrites",
         )
-    if not _NAME.fullmatch(args.cluster):
+    if not OBJECT_NAME.fullmatch(args.cluster):
         fail("config init", f"--cluster {args.cluster!r}: a name has letters, digits, '.', '_' and '-'")
     imported = _load_imported_policy(args.policy, args.cluster)
     at = _server_settings(args.server, args.family, args.auth)

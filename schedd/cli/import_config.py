@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from schedd.cli.arguments import OneLineErrorParser, fail
 from schedd.cli.server_facts import Auth, Family, add_server_options
+from schedd.wire.object_names import OBJECT_NAME
 
 if TYPE_CHECKING:
     from schedd.cli.importing.result import ImportResult
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _COMPANION_FILES = ("resource_group", "holidays", "dedicated_time")
 _MAUI = re.compile(
     r"^\s*(SERVERHOST|RMCFG|QUEUETIMEWEIGHT|BACKFILLPOLICY|USERCFG|CLASSCFG|FSPOLICY|SRCFG|SCHEDCFG)\b",
@@ -79,7 +79,7 @@ def run(argv: Sequence[str]) -> int:
     file, server, cluster, output = args.file, args.server, args.cluster, args.output
     from schedd.cli.importing.result import Verdict  # noqa: PLC0415  (--help need not wait)
 
-    if not _NAME.fullmatch(cluster):
+    if not OBJECT_NAME.fullmatch(cluster):
         fail("import", f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
     if file is None and not server:
         fail("import", "name a file, or a server with --server")

@@ -6,13 +6,13 @@ from typing import Final
 
 from schedd.dialect.errors import RequestError
 from schedd.dialect.span import Span
+from schedd.wire.object_names import OBJECT_NAME
 
 _NAMES: Final = ("advres", "x.advres")
 """Resources with the name: a resource of the server, or ``qsub -W x=advres:NAME``."""
 _FLAGS: Final = ("flags", "x.flags", "jobflags", "x.jobflags")
 """Lists of flags; in Maui and Moab, ``ADVRES:NAME`` is a flag."""
 RESERVATION_NAMES: Final = frozenset({*_NAMES, *_FLAGS})
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ADVRES: Final = re.compile(r"advres(?:[:=](.*))?", re.IGNORECASE)
 
 
@@ -65,7 +65,7 @@ def _named(resources: Mapping[str, str]) -> dict[str, str]:
 
 def _name(text: str, resource: str) -> str:
     name = text.strip().removeprefix(":")
-    if not _NAME.fullmatch(name):
+    if not OBJECT_NAME.fullmatch(name):
         raise Span.from_text(text, resource).error(
             "the job does not name one reservation", "the name of one reservation, for example advres=review"
         )

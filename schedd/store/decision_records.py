@@ -47,7 +47,7 @@ _STARTS: Final = tables.published_starts
 _log = structlog.get_logger(__name__)
 _PAGE = 1_000
 _LAST = 100_000  # maximum number of published starts for one accuracy report; the newest are taken
-_LEADS = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
+LEADS: Final = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 
 
 _NOTE_START: Final = (
@@ -267,8 +267,8 @@ def start_accuracy(
     query = query.order_by(_STARTS.c.decision.desc()).limit(_LAST)
     rows = np.array([tuple(row) for row in connection.execute(query)], np.int64).reshape(-1, 3)
     error, lead = rows[:, 2] - rows[:, 1], np.maximum(rows[:, 2] - rows[:, 0], 0)
-    place = np.searchsorted(np.array(_LEADS), lead, side="right") - 1
-    by_lead = {_LEADS[at]: _error_statistics(error[place == at]) for at in np.unique(place).tolist()}
+    place = np.searchsorted(np.array(LEADS), lead, side="right") - 1
+    by_lead = {LEADS[at]: _error_statistics(error[place == at]) for at in np.unique(place).tolist()}
     return StartAccuracy(
         _error_statistics(error), by_lead, int(rows[:, 0].min()) if len(rows) >= _LAST else None
     )

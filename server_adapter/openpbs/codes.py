@@ -136,6 +136,8 @@ class OpenPBSErrorCode(IntEnum):
 
 BUSY = frozenset({OpenPBSErrorCode.RESCUNAV, OpenPBSErrorCode.TRYAGAIN, OpenPBSErrorCode.NODE_BUSY})
 """The same run may succeed in a moment."""
+NO_SUCH_JOB = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
+"""The job is unknown, or has ended."""
 
 
 ABOUT_CONNECTION = frozenset(

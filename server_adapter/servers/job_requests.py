@@ -1,13 +1,16 @@
-"""Requests about jobs that both families share."""
+"""Requests that both families share."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.batch.connection import BatchConnection
 from server_adapter.batch.requests import ManageRequest, StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Attribute
+
+SCHEDULING_QUERY: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
+"""Whether the server's attribute ``scheduling`` is set."""
 
 
 class DescribingConnection(Protocol):

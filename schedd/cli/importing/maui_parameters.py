@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from schedd.cli.importing.result import Verdict
+from schedd.cli.importing.maui_flags import NO_PREEMPTION
+from schedd.cli.importing.result import LOAD_NOTE, Verdict
 
 OFF = frozenset({"", "0", "0.0", "OFF", "FALSE", "NO", "NONE", "[NONE]", "N", "F"})
 """Values that switch a parameter off."""
@@ -12,7 +13,6 @@ _GAPS = "every job is planned, gaps are always filled, in the order of priority"
 _SERVER = "the adapter speaks with pbs_server; see docs/administrators/operate.md"
 _STORE = "see [store]"
 _LOG = "see [log]; logs go to the journal"
-_LOAD = "what jobs asked for counts, not the load of nodes"
 _LIMIT_ON_SERVER = "the server's affair: set resources_max of server and queues there"
 _MOM = "the mom ends jobs that use more than they asked for ($enforce, cgroups)"
 _ACCOUNTS = "no bank is asked: budgets are in the table accounts (docs/administrators/accounts.md)"
@@ -23,7 +23,6 @@ _OLD_LIMIT = (
 )
 _OLD_RESERVATION = "reservations in this old form are not taken over: write them as SRCFG[NAME]"
 _QOS = "a QOS in this old form is not taken over: write it as QOSCFG[NAME] and import again"
-_PREEMPTION = "running jobs are stopped for others only by the table preemption"
 _NO, _OTHER, _STOP = Verdict.NO_MATTER, Verdict.DIFFERS, Verdict.BLOCKER
 
 
@@ -108,7 +107,7 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
         "RESOURCEDAEMON RESOURCEDATAFILE RESOURCELOCKFILE RESOURCEPORT RESOURCEREPORTWAIT "
         "RESOURCESAMPLEINTERVAL",
     ),
-    **_table(_OTHER, _LOAD, "NODEMAXLOAD NODELOADPOLICY NODEAVAILABILITYPOLICY NODEUNTRACKEDLOADFACTOR"),
+    **_table(_OTHER, LOAD_NOTE, "NODEMAXLOAD NODELOADPOLICY NODEAVAILABILITYPOLICY NODEUNTRACKEDLOADFACTOR"),
     **_table(_OTHER, _MOM, "ENFORCERESOURCELIMITS RESOURCELIMITPOLICY RESLIMITPOLICY WCVIOLATIONACTION"),
     **_table(
         _OTHER,
@@ -162,7 +161,7 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
         _QOS,
         "QOSFLAGS QOSNAME QOSPRIORITY QOSQTWEIGHT QOSTARGETQT QOSTARGETXF QOSXFWEIGHT",
     ),
-    **_table(_STOP, _PREEMPTION, "PREEMPTPOLICY PREEMPTIONPOLICY PREEMPTPRIOJOBSELECTWEIGHT"),
+    **_table(_STOP, NO_PREEMPTION, "PREEMPTPOLICY PREEMPTIONPOLICY PREEMPTPRIOJOBSELECTWEIGHT"),
     **_table(
         _STOP,
         "not translated: define the partition by its nodes or their properties in partitions.sets, and its "

@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
+from schedd.cli.importing.maui_entries import FOR_ALL, OWNERS, MauiEntry
 from schedd.cli.importing.result import ImportResult, Verdict
 
 ALL_NODES: Final = frozenset({"", "ALL", "DEFAULT", "BASE", "[ALL]", "[DEFAULT]"})
 """Names of partitions that mean all nodes, in upper case."""
 _WHO: Final = {**OWNERS, "CLASSCFG": "queue", "SYSCFG": ""}
-_EVERY: Final = frozenset({"", "DEFAULT", "ALL", "BASE"})
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 
 
@@ -33,7 +32,7 @@ def translate_partitions(entries: Sequence[MauiEntry], done: ImportResult) -> No
         if names is None:
             continue
         who = _WHO[entry.name]
-        every = entry.index.upper() in _EVERY
+        every = entry.index.upper() in FOR_ALL
         if not who and name == "PDEF":
             done.table("partitions")["default"] = names
         elif not who:
@@ -63,7 +62,7 @@ def _translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> dict[s
                 done.note(
                     Verdict.NO_MATTER, entry.line, setting, "nodes are in no partition unless one has them"
                 )
-            elif not _NAME.fullmatch(value) or entry.index.upper() in _EVERY:
+            elif not _NAME.fullmatch(value) or entry.index.upper() in FOR_ALL:
                 message = (
                     "define the partition by properties of its nodes: see docs/administrators/partitions.md"
                 )

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
+from schedd.cli.importing.maui_entries import FOR_ALL, OWNERS, MauiEntry
 from schedd.cli.importing.maui_weights import MauiWeights
 from schedd.cli.importing.result import ImportResult, Verdict, number
 
 _KINDS = {**OWNERS, "CLASSCFG": "queue"}
-_EVERY = frozenset({"", "DEFAULT", "ALL", "BASE"})
 _SEPARATORS = re.compile(r"[,:+]")
 _MODIFIERS = "&^!@="
 """Signs after the name of a list or in front of a QOS, which say how the list is combined with others."""
@@ -79,7 +78,7 @@ def _set_access(
     for entry, _, names in lists:
         for name in names:
             level = by_index.get(name.upper(), name)
-            if entry.name == "SYSCFG" or entry.index.upper() in _EVERY:
+            if entry.name == "SYSCFG" or entry.index.upper() in FOR_ALL:
                 open_to_all.add(level)
             elif level in levels:
                 owners = levels[level].setdefault(f"{_KINDS[entry.name]}s", [])
@@ -96,7 +95,7 @@ def _set_defaults(
         level = by_index.get(names[0].upper(), names[0]) if names else ""
         if not level:
             continue
-        if entry.name == "SYSCFG" or entry.index.upper() in _EVERY:
+        if entry.name == "SYSCFG" or entry.index.upper() in FOR_ALL:
             table["default"] = level
         else:
             table.setdefault(f"{_KINDS[entry.name]}_defaults", {})[entry.index] = level

@@ -10,6 +10,11 @@ from textwrap import wrap
 from typing import Any
 
 NO_TRIGGER = "no program is run: see webhooks and alerts in docs/administrators/operate.md"
+LOAD_NOTE = "what jobs asked for counts, not the load of nodes"
+NODE_CHOICE_NOTE = (
+    "of the nodes that allow the earliest start those are taken that node_choice prefers "
+    "(docs/administrators/partitions.md)"
+)
 
 
 class Verdict(StrEnum):

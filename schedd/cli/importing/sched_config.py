@@ -11,7 +11,7 @@ from typing import Literal
 
 from schedd.cli.importing.preempt_order import methods_of_order
 from schedd.cli.importing.prime_time import has_prime_time, read_prime_time
-from schedd.cli.importing.result import ImportResult, Verdict
+from schedd.cli.importing.result import LOAD_NOTE, NODE_CHOICE_NOTE, ImportResult, Verdict
 from schedd.cli.importing.sched_fair_share import FAIR_SHARE_PARTS, translate_fair_share
 from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_options
 from schedd.cli.importing.sched_order import SORTS, translate_by_queue, translate_sort_keys
@@ -305,7 +305,7 @@ def _nodes_distributed(option: SchedOption, source: SchedConfig) -> None:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "node_choice packs nodes by default")
         return
     if value not in ("round_robin", "lowest_load"):
-        message = f"not translated: {value} is none of pack, round_robin and lowest_load; {_NODE_CHOICE}"
+        message = f"not translated: {value} is none of pack, round_robin and lowest_load; {NODE_CHOICE_NOTE}"
         source.done.note(Verdict.DIFFERS, option.line, option.name, message)
         return
     source.done.table("node_choice")["arrange"] = "spread"
@@ -338,7 +338,7 @@ def _node_order(option: SchedOption) -> tuple[str, str] | str:
     words = option.value.split()
     if option.name != "node_sort_key" or not 2 <= len(words) <= _SORT_WORDS:
         wanted = "a key is a resource, HIGH or LOW, and total, assigned or unused"
-        return f"{wanted}; {_NODE_CHOICE}" if option.name == "node_sort_key" else _NODE_CHOICE
+        return f"{wanted}; {NODE_CHOICE_NOTE}" if option.name == "node_sort_key" else NODE_CHOICE_NOTE
     resource, direction = words[0], words[1].upper()
     amount = words[2].lower() if len(words) == _SORT_WORDS else "total"
     if direction not in ("HIGH", "LOW"):
@@ -395,12 +395,7 @@ _PEERS = (
     "jobs are not taken from other servers: a federation hands them out (docs/administrators/federation.md)"
 )
 _PROMISED = "every job has a planned start, and a promise that bounds its wait"
-_LOADED = "what jobs asked for counts, not the load of nodes"
 _SETS = "name the server's node_group_key as by in [clusters.NAME.site.node_sets]"
-_NODE_CHOICE = (
-    "of the nodes that allow the earliest start those are taken that node_choice prefers "
-    "(docs/administrators/partitions.md)"
-)
 _SORT_WORDS = 3
 _LOCAL = "only in NASA's own builds of PBS"
 _HANDLERS: Mapping[str, _Handler] = {
@@ -462,8 +457,8 @@ _HANDLERS: Mapping[str, _Handler] = {
     "mom_resources": _note_handler(
         Verdict.BLOCKER, "moms are not asked for amounts of resources: it would not be counted"
     ),
-    "load_balancing": _note_handler(Verdict.DIFFERS, _LOADED),
-    "load_balancing_rr": _note_handler(Verdict.DIFFERS, _LOADED),
+    "load_balancing": _note_handler(Verdict.DIFFERS, LOAD_NOTE),
+    "load_balancing_rr": _note_handler(Verdict.DIFFERS, LOAD_NOTE),
     "smp_cluster_dist": _nodes_distributed,
     "node_sort_key": _nodes_sorted,
     "sort_nodes": _nodes_sorted,

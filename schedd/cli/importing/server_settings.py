@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from schedd.cli.importing.preempt_order import methods_of_order
-from schedd.cli.importing.result import ImportResult, Verdict
+from schedd.cli.importing.result import NODE_CHOICE_NOTE, ImportResult, Verdict
 from schedd.feature_list import feature_modules
 from schedd.policy.limits import parse_server_limits
 from schedd.wire import ResourceFacts, ResourceTypes
@@ -203,10 +203,6 @@ _SOFT_LIMIT: Final = (
     "in PBS they only select jobs to preempt: name these in targets of the table preemption; soft in "
     "limits plans jobs beyond it after all others"
 )
-_NODE_CHOICE: Final = (
-    "of the nodes that allow the earliest start those are taken that node_choice prefers "
-    "(docs/administrators/partitions.md)"
-)
 _SIGNIFICANT: Final[Mapping[str, tuple[Verdict, str]]] = {
     **dict.fromkeys(
         (
@@ -222,8 +218,8 @@ _SIGNIFICANT: Final[Mapping[str, tuple[Verdict, str]]] = {
         Verdict.DIFFERS,
         "victims are restricted by preempt_targets of a job: set resources_default.preempt_targets",
     ),
-    "node_sort": (Verdict.DIFFERS, _NODE_CHOICE),
-    "default_node": (Verdict.DIFFERS, _NODE_CHOICE),
+    "node_sort": (Verdict.DIFFERS, NODE_CHOICE_NOTE),
+    "default_node": (Verdict.DIFFERS, NODE_CHOICE_NOTE),
     "partition": (Verdict.DIFFERS, "name its scheduler as server.scheduler in pbs-adapter.toml"),
     "job_run_wait": (
         Verdict.DIFFERS, "runjob_hook or none: a run is acknowledged at once, not after some 50 ms"

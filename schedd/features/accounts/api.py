@@ -32,6 +32,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.store.records import ChargeTotal, LedgerRow
 from schedd.wire import AccountMoved, AccountSet
+from schedd.wire.section import Name
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/accounts", tags=["accounts"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
@@ -47,7 +48,6 @@ _Since = Annotated[int, Query(description="Entries of this second and later.", g
 _Until = Annotated[int | None, Query(description="And before this second.", ge=0, le=_MAX_TIME)]
 _OneAccount = Annotated[str, Query(description="Only this account.", max_length=255)]
 _Amount = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
-_UserName = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 _OneUser = Annotated[str, Query(description="Only jobs of this user.", max_length=255)]
 
 
@@ -67,7 +67,7 @@ class AccountRequest(BaseModel):
     period: Literal["", "month", "quarter", "year"] = Field(
         default="", description="The budget is renewed at the beginning of each period; empty: never."
     )
-    users: list[_UserName] = Field(
+    users: list[Name] = Field(
         default_factory=list, max_length=10_000, description="Users of the account; empty: everybody."
     )
     closed: bool = Field(default=False, description="No more jobs are planned for it.")

@@ -8,10 +8,9 @@ from pydantic import AfterValidator, Field
 
 from schedd.policy.expressions import MAX_LENGTH, parse_formula
 from schedd.policy.feature_settings import FeatureSettings
-from schedd.wire.section import Section, SettingConflictError
+from schedd.wire.section import Name, Section, SettingConflictError
 
 Arrangement = Literal["pack", "spread", "contiguous", "least_memory"]
-_Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 
 
 _Level = Annotated[str, Field(pattern=r"^[a-z][a-z0-9._-]{0,62}$")]
@@ -28,7 +27,7 @@ class NodePreferences(Section):
     docs/administrators/partitions.md.
     """
 
-    prefer: dict[_Name, Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]] = Field(
+    prefer: dict[Name, Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
     """Points of nodes by name or property, `{ epyc = 10, old = -5 }`; the points of a node are the sum, and
@@ -51,11 +50,11 @@ class NodeChoiceSettings(NodePreferences):
     docs/administrators/partitions.md.
     """
 
-    levels: dict[_Level, dict[_Name, tuple[_Name, ...]]] = Field(default_factory=dict)
+    levels: dict[_Level, dict[Name, tuple[Name, ...]]] = Field(default_factory=dict)
     """Levels of the network: by level and set, names or properties of its nodes:
     `{ switch = { s1 = ["rack1", "n7"] }, island = { east = ["e"] } }`. Jobs wish for them by
     `topology=switch`. Text resources of OpenPBS nodes are levels without this."""
-    partitions: dict[_Name, NodePreferences] = Field(default_factory=dict)
+    partitions: dict[Name, NodePreferences] = Field(default_factory=dict)
     """For the jobs of a partition, in place of the above:
     `[clusters.main.site.node_choice.partitions.gpu]`."""
 

@@ -7,11 +7,9 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from schedd.policy.feature_settings import FeatureSettings
-from schedd.wire.section import Section, SettingConflictError
+from schedd.wire.section import Name, Names, Section, SettingConflictError
 
 _Name = Annotated[str, Field(pattern=r"^[^\s,:;=\x00-\x1f]{1,64}$")]
-_Owner = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
-_Owners = tuple[_Owner, ...]
 
 
 class QosLevel(Section):
@@ -23,13 +21,13 @@ class QosLevel(Section):
     """Value of the priority term `qos`, and of `qos_priority` in a formula."""
     charge: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
     """Factor of the costs of its jobs; 0: they cost nothing."""
-    users: _Owners = ()
+    users: Names = ()
     """Users that may use it. One match in these lists is sufficient; without lists it is open to all."""
-    groups: _Owners = ()
+    groups: Names = ()
     """Groups that may use it."""
-    accounts: _Owners = ()
+    accounts: Names = ()
     """Accounts (`qsub -A`) that may use it."""
-    queues: _Owners = ()
+    queues: Names = ()
     """Queues: it is open to their jobs."""
 
     def admits(self, user: str, group: str, account: str, queue: str) -> bool:
@@ -44,14 +42,14 @@ class QosSettings(Section):
 
     levels: dict[_Name, QosLevel] = Field(default_factory=dict)
     """The QOS by name: `[clusters.main.site.qos.levels.high]`."""
-    queue_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
+    queue_defaults: dict[Name, _Name] = Field(default_factory=dict)
     """QOS of jobs that request none, by queue: `{ debug = "high" }`. Of these tables and `default`, the first
     counts that names a QOS which is open to the job: queue, user, account, group."""
-    user_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
+    user_defaults: dict[Name, _Name] = Field(default_factory=dict)
     """QOS of jobs that request none, by user."""
-    account_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
+    account_defaults: dict[Name, _Name] = Field(default_factory=dict)
     """QOS of jobs that request none, by account."""
-    group_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
+    group_defaults: dict[Name, _Name] = Field(default_factory=dict)
     """QOS of jobs that request none, by group."""
     default: Annotated[str, Field(pattern=r"^[^\s,:;=\x00-\x1f]{0,64}$")] = ""
     """QOS of all other jobs; empty: they have none."""

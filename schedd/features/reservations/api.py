@@ -10,7 +10,6 @@ from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, READ_PROBLEMS
 from schedd.api.replies import reply
 from schedd.api.request_bodies import ReservationRequest
 from schedd.api.reservations import (
-    RESERVATION_NAME,
     reservation_view,
     reserve,
     run_reservation_preview,
@@ -21,6 +20,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import snapshot_fields
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.wire.object_names import OBJECT_NAME
 
 router = RouteTable(
     prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"], route_class=UnicodeRoute
@@ -34,7 +34,7 @@ _Name = Annotated[
     str,
     Path(
         description="The reservation's name: letters, digits, '.', '_' and '-'.",
-        pattern=f"^{RESERVATION_NAME.pattern}$",
+        pattern=f"^{OBJECT_NAME.pattern}$",
         examples=["repair"],
     ),
 ]

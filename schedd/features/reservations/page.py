@@ -9,13 +9,14 @@ from starlette.responses import Response
 
 from schedd.api.problems import ProblemError
 from schedd.api.request_bodies import ReservationRequest
-from schedd.api.reservations import RESERVATION_NAME, reserve, run_reservation_preview, unreserve
+from schedd.api.reservations import reserve, run_reservation_preview, unreserve
 from schedd.api.routes import RouteTable
 from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
 from schedd.dashboard.pages.admin import parse_form_time
 from schedd.dashboard.viewer import Cluster, Form, Operator
 from schedd.dialect import RequestError
 from schedd.dialect.units import parse_size
+from schedd.wire.object_names import OBJECT_NAME
 from schedd.wire.section import problem_words
 
 _MOST_DIGITS: Final = 9
@@ -28,7 +29,7 @@ async def make_reservation(request: Request, cluster: Cluster, viewer: Operator,
     """Keep nodes free of planned jobs; or show what would follow."""
     name = form.get("name", "").strip()
     try:
-        if not RESERVATION_NAME.fullmatch(name):
+        if not OBJECT_NAME.fullmatch(name):
             raise ProblemError("invalid", "name: letters, digits, '.', '_' and '-'")
         wanted = _parse_reservation(form)
         if form.get("preview"):

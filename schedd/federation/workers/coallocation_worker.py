@@ -5,15 +5,16 @@ One thread serves all co-allocations. Transfer statuses come from the cluster wo
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 
 from schedd.client import Client, ClientError, Refused
 from schedd.dialect import format_walltime
+from schedd.federation.bookings.decisions import LIVE
 from schedd.federation.coallocation.coallocations import CoAllocation, ComponentEdit, PlacementRound
 from schedd.federation.coallocation.common_start import CommonStart, find_common_start, merge_requests
 from schedd.federation.coallocation.decisions import (
@@ -46,12 +47,9 @@ from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.federation.workers.item_worker import ItemWorker
 from schedd.parallel_calls import call_in_parallel
 
-_Item = TypeVar("_Item")
-_Answer = TypeVar("_Answer")
 _log = structlog.get_logger(__name__)
 _AT_ONCE: Final = 16  # maximum parallel requests
 _SOON_S: Final = 0.5  # interval between rounds while a co-allocation is about to start
-_LIVE: Final = ("flexible", "frozen", "open")
 _GONE: Final = ("unknown-transfer", "unknown-booking")
 
 
@@ -125,14 +123,10 @@ class CoAllocationWorker(ItemWorker):
             if not asked:
                 return
             booked = [one for one in asked if one.kind == "book"]
-            self._query_clusters(partial(self._perform, group), asked)
+            call_in_parallel(partial(self._perform, group), asked, _AT_ONCE)
             if not booked:
                 return
             group = federation.coallocation_operations.advance(name, {})
-
-    def _query_clusters(self, query: Callable[[_Item], _Answer], of: Sequence[_Item]) -> list[_Answer]:
-        """Call ``query`` for each item in parallel. Return the answers in order."""
-        return call_in_parallel(query, of, _AT_ONCE)
 
     def _client(self, cluster: str) -> Client:
         return connect_cluster(self._federation.settings.clusters[cluster], self._tokens[cluster])
@@ -160,7 +154,7 @@ class CoAllocationWorker(ItemWorker):
     def _bookings(self, cluster: str) -> frozenset[str] | None:
         try:
             with self._client(cluster) as client:
-                return frozenset(one.name for one in client.bookings() if one.phase in _LIVE)
+                return frozenset(one.name for one in client.bookings() if one.phase in LIVE)
         except ClientError:
             return None
 
@@ -324,8 +318,8 @@ class CoAllocationWorker(ItemWorker):
         questions = list(asked)
         if not questions:
             return {}
-        answers = self._query_clusters(
-            lambda one: self._query_merged_start(group, users, one, after), questions
+        answers = call_in_parallel(
+            lambda one: self._query_merged_start(group, users, one, after), questions, _AT_ONCE
         )
         return {
             (cluster, components): start
@@ -351,7 +345,7 @@ class CoAllocationWorker(ItemWorker):
             resources = {**scale_unit(given, units), "walltime": format_walltime(seconds + limit)}
             return self._query_start(group, users, cluster, (0,), resources, after)
 
-        answers = self._query_clusters(query, questions)
+        answers = call_in_parallel(query, questions, _AT_ONCE)
         return {(name, units): start for (name, units, _), start in zip(questions, answers, strict=True)}
 
     def _query_merged_start(

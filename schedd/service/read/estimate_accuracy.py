@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from schedd.predict import ESTIMATE_KINDS, AccuracyFigures, EstimateKind, EstimateOutcomes, measure_accuracy
 from schedd.predict.accuracy import NOT_YET
 from schedd.store import Store
+from schedd.store.decision_records import LEADS
 from schedd.store.expected_starts import MAX_ROWS
 from schedd.store.records import ExpectedStartRecord
 
-LEADS: Final = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 """Lower bounds of the classes of lead time, in seconds."""
 
 

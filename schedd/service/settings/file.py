@@ -1,7 +1,6 @@
 """Settings file of the daemon (TOML), overridden by environment variables (``SCHEDD_SERVER__PORT=8081``)."""
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -23,11 +22,11 @@ from schedd.service.settings.daemon import (
     WebhookSettings,
 )
 from schedd.service.settings.feature_tables import daemon_tables
+from schedd.wire.object_names import OBJECT_NAME
 from schedd.wire.section import Section
 from schedd.wire.settings_file import explain_errors
 from schedd.wire.toml_files import SettingsError, read_toml
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PREFIX, _DELIMITER = "SCHEDD_", "__"  # SCHEDD_SERVER__PORT
 _S = TypeVar("_S", bound=BaseSettings)
 _PartT = TypeVar("_PartT", bound=Section)
@@ -71,7 +70,7 @@ class CoreSettings(_FileSettings):
     @model_validator(mode="after")
     def _name_clusters(self) -> Self:
         for name in self.clusters:
-            if not _NAME.fullmatch(name):
+            if not OBJECT_NAME.fullmatch(name):
                 raise ValueError(f"cluster {name!r}: a name has letters, digits, '.', '_' and '-'")
         return self
 

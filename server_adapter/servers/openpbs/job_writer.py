@@ -8,7 +8,7 @@ from typing import Final
 from schedd.wire import WriteAttributes
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.requests import ManageRequest, StatusRequest
+from server_adapter.batch.requests import ManageRequest
 from server_adapter.bridge.facts import parse_or
 from server_adapter.bridge.job_comments import is_ours, start_to_write
 from server_adapter.bridge.link import ServerLink
@@ -19,7 +19,7 @@ from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import parent, seconds
-from server_adapter.servers.job_requests import modify_request
+from server_adapter.servers.job_requests import SCHEDULING_QUERY, modify_request
 from server_adapter.servers.openpbs.requests import (
     comment_attribute,
     estimate,
@@ -40,7 +40,6 @@ _OVERTAKEN = frozenset(
 )
 _UNANSWERED: Final = 8
 """Number of writes without a reply in a row. Each takes the server about 2 ms, and may delay a run."""
-_SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 _OWN_LENGTHS = frozenset({"soft_walltime", "min_walltime", "max_walltime"})
 _NO_RIGHT = frozenset({OpenPBSErrorCode.ATTRRO, OpenPBSErrorCode.PERM})
 
@@ -121,7 +120,7 @@ class OpenPBSJobWriter:
         if self._unanswered:
             self._unanswered = 0
             async with self._link.borrow() as connection:
-                await connection.describe(_SCHEDULING)
+                await connection.describe(SCHEDULING_QUERY)
 
     async def _write_on_array(self, write: AttributeWrite) -> bool:
         decision, array = write.decision, parent(write.decision.job_id)
@@ -154,7 +153,7 @@ class OpenPBSJobWriter:
         self._unanswered += 1
         if self._unanswered >= _UNANSWERED:
             self._unanswered = 0
-            await connection.describe(_SCHEDULING)
+            await connection.describe(SCHEDULING_QUERY)
 
     async def _send(self, request: ManageRequest) -> bool:
         try:

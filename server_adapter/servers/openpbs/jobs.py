@@ -12,7 +12,7 @@ from server_adapter.batch.requests import SelectStatusRequest, StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import parse_number
 from server_adapter.dis import Attribute, Operation
-from server_adapter.openpbs.codes import OpenPBSErrorCode
+from server_adapter.openpbs.codes import NO_SUCH_JOB
 from server_adapter.openpbs.notation import parent
 from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, is_over
 
@@ -39,7 +39,6 @@ ACTIVE_STAMPS: Final = SelectStatusRequest(
 
 _ACTIVE: Final = frozenset("ERSU")
 _NAMED: Final = 50  # maximum number of jobs described by name in a partial reading
-_GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
 
 Describe = Callable[[SelectStatusRequest | StatusRequest], Awaitable[list[DescribedObject]]]
 
@@ -139,7 +138,7 @@ class JobList:
             try:
                 found = await self._describe(described_by_name(wanted))
             except ServerRefusedError as error:
-                if error.code not in _GONE:
+                if error.code not in NO_SUCH_JOB:
                     raise
         over = [job for job in found if is_over(job.values)]
         gone = wanted.keys() - {job.name for job in found} | {job.name for job in over}

@@ -13,7 +13,7 @@ from schedd.wire import JobFacts
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.facts import Values, parse_or
 from server_adapter.bridge.link import LinkPool
-from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode
+from server_adapter.openpbs.codes import NO_SUCH_JOB, READ_ONLY, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import seconds
 from server_adapter.servers.openpbs.facts import is_over, job_facts
@@ -26,7 +26,6 @@ from server_adapter.servers.preemption_requests import (
 )
 
 REQUESTS: Final = READ_ONLY | PREEMPTION_REQUESTS
-_GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
 _SILENCES: Final = frozenset({OpenPBSErrorCode.CKPBSY, OpenPBSErrorCode.NORELYMOM})
 """The node is making another checkpoint, or the connection to it broke before its reply."""
 
@@ -63,7 +62,7 @@ class OpenPBSPreemptionClient(PreemptionRequests[OpenPBSConnection]):
             try:
                 found = await connection.describe(job_request(job))
             except ServerRefusedError as error:
-                if error.code in _GONE:
+                if error.code in NO_SUCH_JOB:
                     return None
                 raise
         return next((one.values for one in found if one.name == job), None)

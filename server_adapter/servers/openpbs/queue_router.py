@@ -28,7 +28,7 @@ from server_adapter.bridge.queue_drainer import (
     decode_script,
 )
 from server_adapter.dis import Attribute, values_by_key
-from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode, refusal_error
+from server_adapter.openpbs.codes import NO_SUCH_JOB, READ_ONLY, OpenPBSErrorCode, refusal_error
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.job_receiver import MovedJob, Receiver
 from server_adapter.openpbs.notation import select
@@ -42,7 +42,7 @@ REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, Requ
 MOVING: Final = READ_ONLY | {RequestCode.MOVE_JOB}
 """Requests over a connection for one move; the reply comes at the end of the move."""
 _HOLD: Final = "o"
-_GONE: Final = (OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID, OpenPBSErrorCode.BADSTATE)
+_GONE: Final = NO_SUCH_JOB | {OpenPBSErrorCode.BADSTATE}
 _FATES: Final[dict[str, RoutedJobFate]] = {"M": "went", "F": "deleted", "X": "deleted", "T": "moving"}
 _FROM_NODES: Final = frozenset({"ncpus", "mpiprocs", "place", "select"})
 """Resources that the server derives from ``nodes``."""

@@ -20,7 +20,7 @@ from server_adapter.bridge.manual_starts import ManualStarts
 from server_adapter.bridge.server import ObjectSettings, ReadScope
 from server_adapter.bridge.state import ServerReservation, ServerState, StateBuilder
 from server_adapter.dis import Attribute
-from server_adapter.openpbs.codes import OpenPBSErrorCode
+from server_adapter.openpbs.codes import NO_SUCH_JOB
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.facts import (
@@ -57,7 +57,6 @@ _NAMED: Final = 50  # maximum number of missing jobs that are requested by name 
 _HOLDING: Final = frozenset({"R", "E", "S", "U"})
 _MARGIN: Final = 60  # tolerated difference between clocks, in seconds
 _NODE_ATTRIBUTES: Final = ("state", "sharing", "resources_available", "queue", "partition", "resv")
-_GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
 
 SERVER: Final = StatusRequest(code=RequestCode.STATUS_SERVER)
 QUEUES: Final = StatusRequest(code=RequestCode.STATUS_QUEUE)
@@ -316,7 +315,7 @@ class OpenPBSReader:
         try:
             found = await self._describe(job_request(",".join(sorted(gone)), history=True))
         except ServerRefusedError as error:
-            if error.code not in _GONE:  # it keeps no history
+            if error.code not in NO_SUCH_JOB:  # it keeps no history
                 _log.debug("how %s ended is not known: %s", ", ".join(sorted(gone)), error)
         return [job for job in found if job.name not in seen]
 

@@ -24,10 +24,11 @@ from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerd
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.bridge.state import ServerState
 from server_adapter.dis import Attribute, Operation
-from server_adapter.openpbs.codes import BUSY, OpenPBSErrorCode
+from server_adapter.openpbs.codes import BUSY, NO_SUCH_JOB, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import parent, seconds
 from server_adapter.servers.decided_walltimes import DecidedWalltimes
+from server_adapter.servers.job_requests import SCHEDULING_QUERY
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import (
@@ -62,8 +63,6 @@ _PIPELINED: Final = 8  # decisions that are checked or wait for their replies
 _TOGETHER: Final = 50  # maximum number of jobs described by one request
 _NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned", "sharing", "resv")
 _PLACES: Final = tuple([Attribute(name) for name in ("job_state", "exec_vnode")])
-_SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
-_GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
 _NONE: Final = frozenset({OpenPBSErrorCode.UNKNODE, OpenPBSErrorCode.NONODES})
 
 BorrowConnection = Callable[[], AbstractAsyncContextManager[OpenPBSConnection]]
@@ -293,7 +292,7 @@ class OpenPBSStarter:
         others = list(islice(self._waiting.values(), _TOGETHER - 1))
         names = dict.fromkeys(name for one in (run, *others) for name in self._names(one))
         server, jobs, found = await asyncio.gather(
-            connection.describe(_SCHEDULING),
+            connection.describe(SCHEDULING_QUERY),
             self._jobs(connection, dict.fromkeys(one.job_id for one in (run, *others))),
             self._vnodes(connection, names),
         )
@@ -417,7 +416,7 @@ class OpenPBSStarter:
         try:
             return await connection.describe(job_request(",".join(names), history=history))
         except ServerRefusedError as error:
-            if error.code not in _GONE:
+            if error.code not in NO_SUCH_JOB:
                 raise
             return []
 

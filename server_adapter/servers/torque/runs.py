@@ -11,14 +11,14 @@ from typing import Final
 from schedd.wire import JobFacts, Run
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.requests import RunRequest, StatusRequest
+from server_adapter.batch.requests import RunRequest
 from server_adapter.bridge.facts import Values, parse_count, parse_or
 from server_adapter.bridge.link import LinkPool
 from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.bridge.state import ServerState
-from server_adapter.dis import Attribute
 from server_adapter.servers.decided_walltimes import DecidedWalltimes
+from server_adapter.servers.job_requests import SCHEDULING_QUERY
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import array_id, ending, job_facts, node_state
 from server_adapter.servers.torque.link import TorqueLink
@@ -35,7 +35,6 @@ _SLOT_LIMIT: Final = re.compile(r"Array slot limit is (\d{1,9})\b")
 _REMEMBERED: Final = 10_000  # jobs with a synchronous next run
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
 _NO_JOBS: Final[Mapping[str, int]] = {}
-_SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 
 
 @dataclass(slots=True)
@@ -236,7 +235,7 @@ class TorqueStarter:
 
     async def _make_view(self, connection: TorqueConnection, run: Run) -> _NodeView:
         began = time.monotonic()
-        server = await connection.describe(_SCHEDULING)
+        server = await connection.describe(SCHEDULING_QUERY)
         off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
         waiting = (run, *self._waiting.values())
         names = list(dict.fromkeys(share.node for one in waiting for share in one.shares))
