@@ -611,6 +611,19 @@ def test_acts_are_audited_with_refusals(harness: FederationHarness) -> None:
     assert ann.get("/v1/federation/audit").status_code == 403
 
 
+def test_a_submission_that_all_clusters_refuse_is_refused_in_the_audit(harness: FederationHarness) -> None:
+    ann, root = harness.client("ann@org"), harness.client("root")
+    ann.post(HERE, json=JOB)
+    for name in ("north", "south"):
+        harness.report(name)
+        never = (PlanOffer(None, None, "it needs 200 nodes", never=True), 1)
+        harness.federation.store_answers(name, dict.fromkeys(harness.federation.due_questions(name), never))
+    job = ann.post(HERE, json={**JOB, "key": "k2"}, params={"wait": 1}).json()
+    assert (job["over"], job["text"]) == ("refused", "north, south: it needs 200 nodes")
+    newest = root.get("/v1/federation/audit").json()["entries"][0]
+    assert newest["detail"] == f"refused: job {job['id']}: north, south: it needs 200 nodes"
+
+
 def test_old_audit_entries_are_deleted(harness: FederationHarness) -> None:
     ann, root = harness.client("ann@org"), harness.client("root")
     assert ann.delete(f"{HERE}/77").status_code == 404
@@ -627,7 +640,7 @@ def test_old_audit_entries_are_deleted(harness: FederationHarness) -> None:
 def test_acts_are_named_in_the_audit() -> None:
     path = "/v1/federation/"
     assert [
-        _name_act(method, path + rest, None)
+        _name_act(method, path + rest, "")
         for method, rest in (
             ("POST", "coallocations/3/components"),
             ("PUT", "coallocations/3/components/2"),

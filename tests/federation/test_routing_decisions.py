@@ -285,7 +285,7 @@ def test_owner_without_user_names_gets_an_explanation() -> None:
     (event,) = decide(jobs, RULES, cluster_statuses(), 10, {"eve@else": {}})
     assert isinstance(event, ItemEnded)
     assert event.how == "refused"
-    assert event.text == "a: eve@else has no user there; b: eve@else has no user there"
+    assert event.text == "a, b: eve@else has no user there"
 
 
 def test_work_in_transit_counts_as_load() -> None:

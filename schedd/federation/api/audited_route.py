@@ -55,7 +55,10 @@ async def _note_act(request: Request, answer: Response | None = None, refused: s
     who: str = getattr(request.state, "federation_caller", "")
     if not who or request.method in _READING_METHODS or path in _QUESTIONS:
         return
-    act, detail = _name_act(request.method, path, answer)
+    shown = json.loads(bytes(answer.body)) if answer is not None and request.method == "POST" else {}
+    act, detail = _name_act(request.method, path, shown.get("id", ""))
+    if shown.get("over") == "refused":  # every cluster refused a new item while the request waited
+        refused = shown.get("text", "")
     if refused:
         detail = describe_refusal(detail, refused)
         _log.warning("an act was refused", who=who, act=act, detail=detail)
@@ -69,12 +72,12 @@ async def _note_act(request: Request, answer: Response | None = None, refused: s
             _log.error("an act is not in the audit", who=who, act=act, detail=detail, why=str(error))
 
 
-def _name_act(method: str, path: str, answer: Response | None) -> tuple[str, str]:
-    """Return the act and its object: `withdraw`, `job 7` for `DELETE /v1/federation/jobs/7`."""
+def _name_act(method: str, path: str, new: str) -> tuple[str, str]:
+    """Return the act and its object: `withdraw`, `job 7` for `DELETE /v1/federation/jobs/7`; ``new``: the
+    number of a new item.
+    """
     first, *others = [unquote(part) for part in path.removeprefix("/v1/federation/").split("/") if part]
-    thing, name, more = _THINGS.get(first, first), others[0] if others else "", others[1:]
-    if not name and answer is not None:  # a new one, which is named in the answer
-        name = str(json.loads(bytes(answer.body)).get("id", ""))
+    thing, name, more = _THINGS.get(first, first), others[0] if others else new, others[1:]
     if more[:1] == ["components"]:
         return _COMPONENT_ACTS.get(method, method), " ".join((thing, name, *more[1:]))[:_MAX_DETAIL_LENGTH]
     act = more[0] if more else _ACTS.get(method, method)

@@ -41,7 +41,7 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
         heads = ("JOB", "OWNER", "CLUSTER", "JOB THERE", "STATE", "START")
         print(format_table(heads, [_job_cells(job, now) for job in jobs]))
         there = len({job.cluster for job in jobs if job.cluster})
-        print(f"\n{len(jobs)} jobs on {there} {'cluster' if there == 1 else 'clusters'}")
+        print(f"\n{len(jobs)} job{'s' * (len(jobs) != 1)} on {there} cluster{'s' * (there != 1)}")
         return True
 
     return run_with_exit_code(found, print_queue, argv)

@@ -380,8 +380,16 @@ def _choose(
     words |= {name: f"{job.owner} has no user there" for name in wanted if name not in users}
     if here and not all(offer.never for offer in known.values()):
         return None  # a cluster may have room later
-    text = "; ".join(f"{name}: {why}" for name, why in sorted(words.items()))
-    return ItemEnded(how="refused", job=job.id, time=now, text=text or "there is no such cluster")
+    text = _join_reasons(words) or "there is no such cluster"
+    return ItemEnded(how="refused", job=job.id, time=now, text=text)
+
+
+def _join_reasons(whys: Mapping[str, str]) -> str:
+    """Return `east, north: it needs 200 nodes; south: …`: equal reasons of several clusters once."""
+    names: dict[str, list[str]] = {}
+    for name in sorted(whys):
+        names.setdefault(whys[name], []).append(name)
+    return "; ".join(f"{', '.join(some)}: {why}" for why, some in names.items())
 
 
 def _beats_unanswered(
