@@ -15,7 +15,8 @@ def make_parser() -> argparse.ArgumentParser:
     """Its options."""
     parser = OneLineErrorParser(
         prog="schedd audit",
-        description="Show who paused, resumed, created or revoked tokens, or changed settings, newest first.",
+        description="Show what operators, admins and users did, and refused attempts with the reason, "
+        "newest first.",
         allow_abbrev=False,
     )
     add_audit_options(parser)

@@ -91,6 +91,8 @@ def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     """The notation and the help of each argument."""
     for action in _actions(parser):
+        if action.help == argparse.SUPPRESS:
+            continue
         value = action.metavar if isinstance(action.metavar, str) else (action.dest.upper())
         takes = action.nargs != 0
         about = (action.help or "") % vars(action) if action.help else ""

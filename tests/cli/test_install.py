@@ -140,6 +140,7 @@ def test_the_adapter_has_a_man_page_and_completion_for_its_package() -> None:
 
 def test_the_reference_matches_the_commands() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
+    assert "SUPPRESS" not in page, "options without help are left out"
     assert page == commands_page(), "run `make docs`"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, show_json
 from schedd.cli.user.formatting import format_time
 
+_NAMES = {"coallocation": "co-allocation"}
 AddAction = Callable[[str, str], argparse.ArgumentParser]
 """Adds an act by its name and its help; returns its parser."""
 
@@ -30,7 +31,9 @@ def make_action_parser(
 def add_named_actions(add: AddAction, thing: str, helps: Mapping[str, str]) -> None:
     """Acts that are done with one ``thing``, by its number, and their help."""
     for act, words in helps.items():
-        add(act, words).add_argument(thing, metavar=thing.upper(), help="its number")
+        add(act, words).add_argument(
+            thing, metavar=thing.upper(), help=f"number of the {_NAMES.get(thing, thing)}"
+        )
 
 
 def print_answer(args: argparse.Namespace, answer: Any, words: Callable[[], str]) -> None:

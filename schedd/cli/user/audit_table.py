@@ -15,11 +15,18 @@ if TYPE_CHECKING:
 def add_audit_options(parser: argparse.ArgumentParser) -> None:
     """``--days`` and ``--most``."""
     add = parser.add_argument
-    add("--days", type=parse_within(float, 0, 36_600), default=30, help="show the last N days (default: 30)")
+    add(
+        "--days",
+        type=parse_within(float, 0, 36_600),
+        default=30,
+        metavar="N",
+        help="show the last N days (default: 30)",
+    )
     add(
         "--most",
         type=parse_within(int, 1, 100_000),
         default=1000,
+        metavar="N",
         help="maximum number of entries (default: 1000)",
     )
 

@@ -28,8 +28,8 @@ MeasureSeconds = Callable[[Sequence[str]], float]
 
 def make_parser(name: str = "schedd throughput") -> argparse.ArgumentParser:
     about = (
-        "Run a command with growing numbers of units of work, such as iterations, until the units that it "
-        "does in a second are steady, and print them as qsub takes them."
+        "Measure how many units of work, such as iterations, a program does in a second, and print this rate "
+        "as an option of qsub. The command is run with growing numbers of units until the rate is steady."
     )
     found = make_described_parser(name, about, _MORE, _CODES)
     add = found.add_argument
@@ -39,7 +39,7 @@ def make_parser(name: str = "schedd throughput") -> argparse.ArgumentParser:
         type=float,
         default=5.0,
         metavar="PERCENT",
-        help="leave off when the rate changes by less than this (default: %(default)s)",
+        help="stop when the rate changes by less than this (default: %(default)s)",
     )
     add("--kind", default="", metavar="NAME", help="node or property for the printed rate")
     add("--json", action="store_true", help="print all that was measured as JSON")

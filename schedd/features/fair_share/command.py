@@ -17,8 +17,8 @@ _MAX_ROWS: Final = 40
 def make_parser(name: str = "schedd fair-share") -> argparse.ArgumentParser:
     found = make_command_parser(
         name,
-        "Show target share and received share of each account and user: of the part of the fair-share tree "
-        "that you may see. With --days, show one place over time.",
+        "Show the target share and the received share of each account and user that you may see in the "
+        "fair-share tree. With --days, show one place over time.",
     )
     found.add_argument(
         "place", metavar="PLACE", nargs="?", default="", help="only this place, such as physics/ann"

@@ -27,7 +27,7 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
         "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
     )
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
-    shown = "list all reservations, of standing ones the next window (default)"
+    shown = "list all reservations; of a standing one, its next window (default)"
     acts.add_parser("list", help=shown, allow_abbrev=False)
     make = acts.add_parser("add", help="create a reservation, or replace one", allow_abbrev=False)
     add = make.add_argument
@@ -59,7 +59,7 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
         add(f"--{unit}", metavar="N", type=int, default=0, help=words)
     words = "reserve only KIB of memory of each node (default: all)"
     add("--mem", metavar="KIB", type=int, default=0, help=words)
-    add("--total", action="store_true", help="these amounts are those of all these nodes together")
+    add("--total", action="store_true", help="these amounts are for all the nodes together, not for each")
     add("--preview", action="store_true", help="only show the effects; change nothing")
     lift = acts.add_parser("remove", help="remove a reservation", allow_abbrev=False)
     lift.add_argument("name", metavar="NAME", help="name of the reservation")

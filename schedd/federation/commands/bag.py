@@ -42,18 +42,24 @@ def make_parser(name: str = "schedd bag") -> argparse.ArgumentParser:
     )
     found, add = make_action_parser(name, about, _MORE, {1: "answered, but the deadline is not kept"}, "bags")
     offer = add("offer", "show how the tasks would be divided; submit nothing")
-    offer.add_argument("-l", dest="request", action="append", metavar="LIST", help="one task's, as qsub -l")
+    offer.add_argument(
+        "-l",
+        dest="request",
+        action="append",
+        metavar="LIST",
+        help="requested resources of one task, as qsub -l",
+    )
     offer.add_argument(
         "-q", dest="queue", metavar="QUEUE@CLUSTER", action="append", help="queue on a cluster"
     )
     _add_bag_options(offer)
-    take = add("submit", "hand a bag over")
+    take = add("submit", "submit a bag")
     add_script_options(take)
     _add_bag_options(take)
     take.add_argument(
-        "--offer", metavar="OFFER", help="take this offer, in place of -n, --by, -l, -q, --only"
+        "--offer", metavar="OFFER", help="accept this offer; replaces -n, --by, -l, -q and --only"
     )
-    take.add_argument("--late", action="store_true", help="also where it ends after its deadline")
+    take.add_argument("--late", action="store_true", help="submit it even if it ends after its deadline")
     take.add_argument("--key", default="", help="idempotency key: the same key again is the same bag")
     take.add_argument(
         "script", metavar="SCRIPT", nargs="?", default="-", help="job script (default: standard input)"
@@ -62,8 +68,8 @@ def make_parser(name: str = "schedd bag") -> argparse.ArgumentParser:
         add,
         "bag",
         {
-            "show": "show the state of its tasks",
-            "cancel": "cancel it: waiting tasks are deleted, running ones go on",
+            "show": "show the state of a bag's tasks",
+            "cancel": "cancel a bag: waiting tasks are deleted, running ones go on",
         },
     )
     return found

@@ -22,7 +22,9 @@ def make_parser(name: str = "schedd cancel") -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    found.add_argument("jobs", nargs="+", metavar="JOB", help="job of the federation, for example fed.12")
+    found.add_argument(
+        "jobs", nargs="+", metavar="JOB", help="number that `schedd submit` printed, for example 12"
+    )
     found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
     found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
     return found

@@ -68,23 +68,26 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
         metavar="PERCENT",
         help="percentage by which it runs longer on several clusters (default: 0)",
     )
-    divide.add_argument("--no-remap", action="store_true", help="it keeps its clusters while it waits")
+    divide.add_argument("--no-remap", action="store_true", help="never change its clusters while it waits")
     divide.add_argument(
         "--key", default="", help="idempotency key: the same key again is the same co-allocation"
     )
     add_named_actions(
         add,
         "coallocation",
-        {"show": "show its components, their clusters and every move", "cancel": "withdraw it"},
+        {
+            "show": "show a co-allocation: its components, their clusters and every move",
+            "cancel": "cancel a co-allocation",
+        },
     )
     for act, words in _EDITS.items():
         edit = add(act, words)
-        edit.add_argument("coallocation", metavar="COALLOCATION", help="its number")
+        edit.add_argument("coallocation", metavar="COALLOCATION", help="number of the co-allocation")
         if act != "add":
-            edit.add_argument("component", type=int, metavar="COMPONENT", help="the component's number")
+            edit.add_argument("component", type=int, metavar="COMPONENT", help="number of the component")
         if act != "delete":
             edit.add_argument("file", metavar="FILE", help="the component as JSON, as in the file of submit")
-            edit.add_argument("--later", action="store_true", help="the start may become later for it")
+            edit.add_argument("--later", action="store_true", help="let it move the start to a later time")
     return found
 
 
