@@ -20,6 +20,8 @@ RESERVATION: Final = "resv"
 """A vnode of a reservation has the property ``resv=R12``."""
 A_VNODE_OF: Final = "a_vnode_of_"
 """Beginning of the name of a vnode that no node has: no vnode is large enough for a chunk."""
+VNODES_FOR: Final = A_VNODE_OF + "chunks="
+"""Beginning of such a name: fewer vnodes can hold these chunks of ``vscatter`` than there are chunks."""
 
 FLOAT_PARTS: Final = 1_000_000  # parts per unit in which amounts of type float are counted
 

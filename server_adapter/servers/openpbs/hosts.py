@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from schedd.wire import NO_TYPES, ResourceTypes
-from schedd.wire.resources import A_VNODE_OF, OWN_VNODE, cpu_amount_name, gpu_amount_name
+from schedd.wire.resources import A_VNODE_OF, OWN_VNODE, VNODES_FOR, cpu_amount_name, gpu_amount_name
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_or
 from server_adapter.openpbs.notation import (
@@ -52,7 +52,6 @@ _AMOUNT_NAMES: Final[Mapping[str, Callable[[str, str], str]]] = {
 }
 _DEFAULT_COUNTS: Final = {_CPUS: "1"}  # of a chunk that does not name the resource
 _VNODE: Final = re.compile(r":vnode=[^:]*")
-_CHUNKS: Final = "chunks"  # of a vnode that would have room for several chunks of their own
 _NO_CHUNKS: Final[list[tuple[int, dict[str, str]]]] = []
 _WHERE: Final = frozenset(_PLACES)
 _STRICTEST: Final = ("force_exclhost", "force_excl", "default_exclhost", "default_excl", SHARED)
@@ -182,7 +181,7 @@ class Hosts:
                 count = sum(n for (n, _), some in zip(asked, of_chunks, strict=True) if some <= there)
                 at = {one.node for one in own if one.name in there}
                 if len(there) < count <= sum(one.node in at for one in own):
-                    chunk = f"{_VNODE.sub('', chunk)}:vnode={A_VNODE_OF}{_CHUNKS}={count}"
+                    chunk = f"{_VNODE.sub('', chunk)}:vnode={VNODES_FOR}{count}"
             chunks.append(chunk)
         sets = [*filter(None, fitting), {one.node for one in own if any(one.sizes.values())}]
         if not whole or all(
