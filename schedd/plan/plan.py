@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import chain
 
 import numpy as np
 
@@ -248,31 +247,36 @@ class Plan(PlanContents, WorkLimits):
         then the order of the variants. Raises WorkSpent.
         """
         slabs, jobs = self.slabs, self.slabs.tb.jobs
-        own, kept = self.pool_amounts(slot), slabs.n_pools
-        entries = [self._pool_entries(one.pools) if one.pools != own else [] for one in variants]
-        shapes = [self.shapes.intern(one.request) for one in variants]
+        own_pools, own_shape, n_pools = self.pool_amounts(slot), int(jobs[at.SHAPE, slot]), slabs.n_pools
+        own_request, own_entries = self.request(slot), (int(jobs[at.POOL, slot]), int(jobs[at.POOLS, slot]))
+        added: list[tuple[int, int]] = []
         table: list[tuple[int, int, int, int]] = []
-        for one, shape, pools in zip(variants, shapes, entries, strict=True):
-            first, n = self._add_pool_entries(pools), len(pools)
-            if one.pools == own:
-                first, n = int(jobs[at.POOL, slot]), int(jobs[at.POOLS, slot])
+        for one in variants:
+            shape = own_shape if one.request is own_request else self.shapes.intern(one.request)
+            first, n = own_entries
+            if one.pools != own_pools:
+                pools = self._pool_entries(one.pools)
+                first, n = self._add_pool_entries(pools), len(pools)
+                added += pools
             table.append((shape, one.duration, first, n))
         try:
             rows = np.array(table, np.int64).reshape(-1, 4)
             found = find_best_variant(slabs.tb, rows, ready, now, bound, promised)
         finally:
-            for shape in shapes:
-                self.shapes.release(shape)
-            for row, amount in chain.from_iterable(entries):
+            for (shape, *_), one in zip(table, variants, strict=True):
+                if one.request is not own_request:
+                    self.shapes.release(shape)
+            for row, amount in added:
                 self._machine.add_demand(row, -amount)
-            slabs.n_pools = kept
+            slabs.n_pools = n_pools
         if found[0] == at.SPENT:
             raise self.work_spent_error()
         return found
 
     def set_variant(self, slot: int, variant: RequestVariant, now: int) -> None:
         """Give an unplaced job another request, duration and amounts."""
-        self.set_request(slot, variant.request)
+        if variant.request is not self.request(slot):
+            self.set_request(slot, variant.request)
         if variant.pools != self.pool_amounts(slot):
             self.set_pools(slot, variant.pools, now)
         if variant.duration != int(self.slabs.tb.jobs[at.DUR, slot]):

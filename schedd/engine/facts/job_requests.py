@@ -306,7 +306,7 @@ def slot_limited(facts: JobFacts) -> bool:
 def open_gates(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
     who = (facts.owner, facts.group, facts.account, facts.queue)
     walltime = _walltime(facts) if any(access.shorter for access in gates.values()) else 0
-    return frozenset(gate for gate, access in gates.items() if access.admits(*who, walltime))
+    return frozenset([gate for gate, access in gates.items() if access.admits(*who, walltime)])
 
 
 def _walltime(facts: JobFacts) -> int:

@@ -11,13 +11,12 @@ from typing import Final
 from schedd.engine.component.hook_values import PricedUse, UseBegan
 from schedd.engine.component.job_hooks import charge_factor
 from schedd.engine.facts.job_requests import ParsedRequest
-from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.ranking import set_rank
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import AccountBook, account_book
-from schedd.model import WaitingFor
+from schedd.model import Place, WaitingFor
 from schedd.policy.accounts import SCALE, Account, Portion, dearest, paid, period_at
 from schedd.policy.site import SitePolicy
 from schedd.wire import (
@@ -124,13 +123,14 @@ def most_expensive(
     understood: ParsedRequest,
 ) -> int:
     """The most that a waiting job can cost, in the account's smallest unit, before its charge factor."""
-    amounts = make_claim(facts, understood).amounts
-    cpus = amounts["cpus"]
-    request = understood.request
-    if request is not None and (request.exclusive or facts.exclusive):
-        largest = max((one.cpus for one in nodes.values()), default=0)
-        cpus = max(cpus, amounts["nodes"] * largest)
-    gpus, gpu = amounts.get("gpus", 0), site.part(AccountSettings).gpu
+    request, gpu = understood.request, site.part(AccountSettings).gpu
+    if request is None:
+        cpus, gpus = sum([share.cpus for share in facts.shares]), 0
+    else:
+        cpus, gpus = request.cpus, sum([chunk.count * chunk.gpus for chunk in request.chunks])
+        if request.exclusive or facts.exclusive:
+            largest = max((one.cpus for one in nodes.values()), default=0)
+            cpus = max(cpus, (1 if request.place is Place.PACK else request.units) * largest)
     return dearest(account.unit, cpus, gpus, understood.walltime, site.economy, gpu)
 
 

@@ -108,7 +108,8 @@ def formula_in_force(state: EngineState) -> FormulaInForce | None:
 
 def formula_state(state: EngineState) -> FormulaState:
     """The component's part of the engine's state."""
-    return state.part(FormulaState)
+    found: FormulaState = state.parts[FormulaState]  # no call: arrivals ask often
+    return found
 
 
 def formula_faults(state: EngineState) -> list[str]:

@@ -165,7 +165,7 @@ class FormulaTerms:
                 facts.submitted,
                 understood.walltime,
                 deadline - understood.walltime if deadline is not None else inf,
-                *(_fixed(name, facts, understood, amounts, texts, types) for name in self.fixed),
+                *[_fixed(name, facts, understood, amounts, texts, types) for name in self.fixed],
             ),
             texts=tuple([_text(name, facts, texts) for name in self.texts]),
             own=tuple(

@@ -99,7 +99,8 @@ class PublishedWalltimes:
 
 def walltime_state(state: EngineState) -> WalltimeState:
     """The component's part of the engine's state."""
-    return state.part(WalltimeState)
+    found: WalltimeState = state.parts[WalltimeState]  # no call: arrivals ask often
+    return found
 
 
 def speed_table(known: EngineState | PlanSnapshot) -> SpeedTable:

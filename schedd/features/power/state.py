@@ -107,7 +107,8 @@ class PublishedPower:
 
 def power_state(state: EngineState) -> PowerState:
     """The component's part of the engine's state."""
-    return state.part(PowerState)
+    found: PowerState = state.parts[PowerState]  # no call: arrivals ask often
+    return found
 
 
 def published_power(state: EngineState) -> PublishedPower:

@@ -69,7 +69,8 @@ _NONE: Final = PublishedExtensions()
 
 def extensions_state(state: EngineState) -> WalltimeExtensions:
     """The component's part of the engine's state."""
-    return state.part(WalltimeExtensions)
+    found: WalltimeExtensions = state.parts[WalltimeExtensions]  # no call: arrivals ask often
+    return found
 
 
 def published_extensions(state: EngineState) -> PublishedExtensions:
