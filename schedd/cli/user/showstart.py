@@ -311,7 +311,7 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
         yield "planned", format_due_start(start, now) + planned_condition(sentence, start)
         latest = found.planned_start
         if latest is not None and abs(latest - start) > _SOON_S:
-            yield "at present", f"{format_due_start(latest, now)}; changes are shown after a pause"
+            yield "at present", f"{format_due_start(latest, now)}; the start above is changed less often"
         yield "end", format_due(start + job.walltime, now)
     else:
         yield "starting", format_due_start(start, now)
