@@ -18,7 +18,7 @@ from schedd.policy.site import site_policy
 from schedd.policy.slack import Slack
 from schedd.replay.comparison import warm_up
 from schedd.replay.driver import run
-from schedd.replay.metrics import measure, normalised_waits
+from schedd.replay.metrics import measure, waits_by_area
 from schedd.replay.prepared import Prepared
 from schedd.replay.searches import SearchSchedule
 from schedd.replay.simulation import PLANNING_POLICY
@@ -105,7 +105,9 @@ def _run(prepared: Prepared, setup: _Setup) -> dict[str, Any]:
     submit, procs = [job.submit for job in jobs], [job.procs for job in jobs]
     users = [job.user for job in jobs]
     metrics = measure(submit, found.start, found.end, procs, users, prepared.site.procs)
-    waits = np.sort(normalised_waits(submit, found.start, found.end, procs, users))
+    start, end = np.array(found.start), np.array(found.end)
+    area = np.array(procs, np.float64) * (end - start)
+    waits = np.sort(waits_by_area(start - np.array(submit), area, np.array(users)))
     return {
         "jobs": len(jobs),
         "users": len(waits),

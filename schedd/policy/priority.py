@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from schedd.policy.protocol import Applicant, Breakdown, JobOwner, Shares, Term, Weights
+from schedd.policy.protocol import Applicant, Breakdown, JobOwner, Shares, Term
 from schedd.wire.section import Name, Names, Section, Weight
 from schedd.wire.times import Hours
 
@@ -261,13 +261,11 @@ def total_priority(job: Applicant, now: int, shares: Shares, weights: SiteWeight
     return float(floor(total + 0.5))
 
 
-def priority(job: Applicant, now: int, shares: Shares, weights: Weights) -> Breakdown:
+def priority(job: Applicant, now: int, shares: Shares, weights: SiteWeights) -> Breakdown:
     """Return the sum of all weighted terms, rounded to whole points (halves up), and the terms.
 
-    In the light mode, the priority at the job's submission. Implements ``protocol.Priority``; ``weights``
-    must be ``SiteWeights``.
+    In the light mode, the priority at the job's submission. Pure: equal arguments give an equal breakdown.
     """
-    assert isinstance(weights, SiteWeights)
     if weights.mode == "light":
         now = job.submitted
     terms = []

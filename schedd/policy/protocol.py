@@ -1,6 +1,6 @@
 """Interface between the engine and the priority terms.
 
-The engine calls ``Priority`` for every waiting job, at its arrival and every few minutes, and compares only
+The engine calls ``priority`` for every waiting job, at its arrival and every few minutes, and compares only
 totals. A total is an integer, so that jobs within one point are equal: equal jobs never displace each other.
 """
 
@@ -149,16 +149,4 @@ class Shares(Protocol):
 
     def pressure(self, licence: str) -> float:
         """Return the demand for a licence, including running jobs, over its copies."""
-        ...
-
-
-class Weights(Protocol):
-    """The site's weights; the terms define the fields."""
-
-
-class Priority(Protocol):
-    """Pure: equal job, time, shares and weights give an equal breakdown."""
-
-    def __call__(self, job: Applicant, now: int, shares: Shares, weights: Weights) -> Breakdown:
-        """Return the priority of ``job`` at ``now``."""
         ...

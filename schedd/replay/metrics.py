@@ -95,20 +95,11 @@ def measure(
         makespan_s=makespan,
         utilisation=float(area.sum() / (float(capacity) * makespan)),
         weighted_utilisation=float(fast_area.sum() / (fast_capacity * makespan)),
-        fairness_nuwt_stddev=float(_waits_by_area(wait, area, owner).std()),
+        fairness_nuwt_stddev=float(waits_by_area(wait, area, owner).std()),
     )
 
 
-def normalised_waits(
-    submit: ArrayLike, start: ArrayLike, end: ArrayLike, procs: ArrayLike, user: ArrayLike
-) -> NDArray[np.float64]:
-    """Return the normalised user wait time of each user: see ``measure`` for the arrays."""
-    submitted, started, ended, width = (np.asarray(a, dtype=np.int64) for a in (submit, start, end, procs))
-    area = width.astype(np.float64) * (ended - started)
-    return _waits_by_area(started - submitted, area, np.asarray(user))
-
-
-def _waits_by_area(
+def waits_by_area(
     wait: NDArray[np.int64], area: NDArray[np.float64], owner: NDArray[Any]
 ) -> NDArray[np.float64]:
     """Return for every user the waiting time of all jobs per processor-second used."""

@@ -6,13 +6,12 @@ from hypothesis import strategies as st
 
 from schedd.policy.demand import Demand, demand
 from schedd.policy.priority import TERMS, JobClass, SiteWeights, deadline_value, priority, short_value
-from schedd.policy.protocol import Applicant, Priority, Shares
+from schedd.policy.protocol import Applicant, Shares
 from schedd.policy.site import site_policy
 
 NOW = 1_700_000_000
 HOUR = 3600
 NONE = site_policy({"priority": {"queue": 0.0, "class": 0.0}}).weights
-RULE: Priority = priority
 NOBODY: Shares = Demand()
 
 
@@ -25,7 +24,7 @@ def changed(weights: SiteWeights, **changes: object) -> SiteWeights:
 
 
 def points(weights: SiteWeights, one: Applicant, shares: Shares = NOBODY, now: int = NOW) -> dict[str, float]:
-    return {term.name: term.points for term in RULE(one, now, shares, weights).terms}
+    return {term.name: term.points for term in priority(one, now, shares, weights).terms}
 
 
 # ---- the multilevel scheduler -------------------------------------------------------------------
@@ -158,10 +157,10 @@ def test_owner_priority_size_and_deadline_are_weighted() -> None:
 
 def test_total_is_the_rounded_sum() -> None:
     weights = changed(NONE, wish=0.5, size=0.25)
-    found = RULE(job(priority=7, cpus=4), NOW, NOBODY, weights)
+    found = priority(job(priority=7, cpus=4), NOW, NOBODY, weights)
     assert (found.total, sum(term.points for term in found.terms)) == (5, 4.5)
-    assert RULE(job(priority=-9, cpus=0), NOW, NOBODY, weights).total == -4
-    assert RULE(job(priority=9), NOW, NOBODY, NONE).terms == ()
+    assert priority(job(priority=-9, cpus=0), NOW, NOBODY, weights).total == -4
+    assert priority(job(priority=9), NOW, NOBODY, NONE).terms == ()
 
 
 def test_every_term_has_a_weight() -> None:
