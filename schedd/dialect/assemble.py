@@ -66,17 +66,17 @@ def assemble(
             merged[-1] = replace(chunk, count=merged[-1].count + chunk.count)
         else:
             merged.append(chunk)
-    for total, what in (
-        (sum(chunk.count for chunk in merged), "units"),
-        (sum(chunk.count * chunk.cpus for chunk in merged), "cores"),
-        (sum(chunk.count * chunk.gpus for chunk in merged), "gpus"),
-    ):
+    units = cores = gpus = memory = virtual = 0
+    for chunk in merged:  # one loop: each new request comes here
+        units += chunk.count
+        cores += chunk.count * chunk.cpus
+        gpus += chunk.count * chunk.gpus
+        memory += chunk.count * chunk.mem
+        virtual += chunk.count * chunk.vmem
+    for total, what in ((units, "units"), (cores, "cores"), (gpus, "gpus")):
         if total > LARGEST:
             raise about.error(f"{total} {what} are too many", f"at most {LARGEST}")
-    for total, what in (
-        (sum(chunk.count * chunk.mem for chunk in merged), "memory"),
-        (sum(chunk.count * chunk.vmem for chunk in merged), "virtual memory"),
-    ):
+    for total, what in ((memory, "memory"), (virtual, "virtual memory")):
         if total > LARGEST_SIZE:
             raise about.error(
                 f"the {what} of the job would be too large", f"at most {format_size(LARGEST_SIZE)}"
@@ -87,6 +87,6 @@ def assemble(
                 f"the amount of {name} of the job would be too large", f"at most {LARGEST_SIZE}"
             )
     requested.note_the_rest()
-    if sum(chunk.count for chunk in merged) == 1:
+    if units == 1:
         place = Place.FREE
     return Request(tuple(merged), place, exclusive, walltime, tuple(requested.notes))

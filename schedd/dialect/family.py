@@ -11,12 +11,14 @@ from schedd.dialect.sharing import NodeKind
 from schedd.dialect.torque import parse_torque
 from schedd.model import Request
 from schedd.wire import NO_TYPES, ResourceTypes
+from schedd.wire.quick_init import quick_init
 
 Family = Literal["torque", "openpbs"]
 
 KILLED: Final = 271  # exit status of a killed job (256 + SIGTERM), in both families
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Site:
     """Context for parsing a request: rules of the site, and resources of the nodes and the cluster.

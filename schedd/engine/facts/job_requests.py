@@ -30,6 +30,7 @@ _CACHE = 50_000
 _ANY_WALLTIME = "999999999"  # of nine digits: those are read fast
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class _RequestFacts:
     """What a request is read from; a copy of all facts of the job would take as long as to read it."""
