@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from research.experiments.cells import Cell, Part, Search, Workload
+from research.experiments.promises import NO_ADMISSION
 from schedd.engine import SITE_SLACK
 from schedd.replay.comparison import GROUPS
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS
@@ -145,13 +146,11 @@ _PLACEMENT_WEIGHTS: Final = {"late_jobs": 1.0, "bounded_slowdown": 1.0, "weighte
 """Those of Klusáček's second experiment (2011)."""
 
 
-_WISHES: Final = {"deadlines": {"admission": False}}
-"""No deadline is accepted: an accepted one is a promise, which binds placements and searches."""
 _ADMITTED: Final = f"{_SEARCHED}, admission"
 
 
 def _placed(workload: Workload, name: str, **weights: float) -> Cell:
-    return Cell(workload=workload, name=name, policy=name, slack="off", weights=weights, site=_WISHES)
+    return Cell(workload=workload, name=name, policy=name, slack="off", weights=weights, site=NO_ADMISSION)
 
 
 def _searched(workload: Workload, name: str, every: int, site: Mapping[str, Any]) -> list[Cell]:
@@ -165,7 +164,7 @@ def _deadlines() -> Experiment:
             workload = Workload(log="stream", every_s=every, stream_seed=seed)
             cells += _rivals(workload, ("fcfs", "edf", "easy", "flexible", PLANNING_POLICY))
             cells += [_placed(workload, name, **_PLACEMENT_WEIGHTS) for name in PLACEMENTS]
-            cells += _searched(workload, _SEARCHED, every, _WISHES)
+            cells += _searched(workload, _SEARCHED, every, NO_ADMISSION)
             cells += _searched(workload, _ADMITTED, every, {})
     return Experiment(
         name="deadlines",
@@ -188,7 +187,7 @@ def _speeds() -> Experiment:
             workload = Workload(log="stream", every_s=every, stream_seed=seed, paced=True)
             cells += _rivals(workload, ("edf", "easy", "flexible", PLANNING_POLICY))
             cells += [_placed(workload, name, **_PLACEMENT_WEIGHTS) for name in PLACEMENTS]
-            cells += _searched(workload, _SEARCHED, every, _WISHES)
+            cells += _searched(workload, _SEARCHED, every, NO_ADMISSION)
     return Experiment(
         name="speeds",
         about="The streams of the experiment `deadlines` on machines of three speeds, which run a job in its "

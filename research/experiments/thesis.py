@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from research.experiments.alternative_runs import AlternativeRuns, make_alternative_search
+from research.experiments.promises import NO_ADMISSION
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.alternatives.objective_weights import Objective
 from schedd.alternatives.objectives import ObjectiveInput
@@ -207,7 +208,7 @@ def _facts(site: dict[str, Any], state: EngineState) -> ObjectiveInput:
 
 def _settings(site: dict[str, Any], *, thrifty: bool) -> EngineSettings:
     slack = Slack.parse("off")
-    whole = {**site, "thrift": {"prefer": True}} if thrifty else site
+    whole = {**site, **NO_ADMISSION} | ({"thrift": {"prefer": True}} if thrifty else {})
     return EngineSettings(site=site_policy(whole), slack=str(slack), search_patience=_PATIENCE)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from research.experiments.promises import NO_ADMISSION
 from research.federations.field import Field, FieldJob, Routing
 from research.federations.grid import SIZES, paper
 from research.federations.measures import worth
@@ -76,7 +77,9 @@ def _one(name: str, every: float, jobs: int, seed: int) -> dict[str, Any]:
     setup = _SETUPS[name]
     clusters, stream = paper(jobs, every, seed)
     stream = [_told(job) for job in stream]
-    field = Field(clusters, stream, setup.routing, setup.local, {"priority": setup.priority}, OFF)
+    field = Field(
+        clusters, stream, setup.routing, setup.local, {"priority": setup.priority, **NO_ADMISSION}, OFF
+    )
     ran = field.run()
     cycles = np.frombuffer(field.cycles, np.int64) / 1e6
     row = {
