@@ -3,11 +3,11 @@ the daemon's own engines; after Netto, *Adaptive co-allocation of distributed re
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event as Flag
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Literal, cast
 
 from typing_extensions import override
 
@@ -41,8 +41,6 @@ from schedd.wire import (
 
 Moving = Literal["rigid", "shift", "remap"]
 """A group keeps its first start; it may be moved where it is; its parts may change their clusters, too."""
-_One = TypeVar("_One")
-_Answer = TypeVar("_Answer")
 _SEEN: Final = tuple(TransferStatus.__dataclass_fields__)
 _ROUNDS: Final = 200  # rounds of the federation within one second; more never end
 
@@ -115,14 +113,11 @@ class _Tender(CoAllocationWorker):
     """The keeper of groups, whose clusters are engines in this process; it asks one after the other."""
 
     wires: Mapping[str, EngineWire]
+    requests_at_once = 1
 
     @override
     def _client(self, cluster: str) -> Client:
         return cast("Client", self.wires[cluster])
-
-    @override
-    def _query_clusters(self, query: Callable[[_One], _Answer], of: Sequence[_One]) -> list[_Answer]:
-        return [query(one) for one in of]
 
 
 class _Wire(EngineWire):

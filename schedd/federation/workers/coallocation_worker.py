@@ -48,7 +48,6 @@ from schedd.federation.workers.item_worker import ItemWorker
 from schedd.parallel_calls import call_in_parallel
 
 _log = structlog.get_logger(__name__)
-_AT_ONCE: Final = 16  # maximum parallel requests
 _SOON_S: Final = 0.5  # interval between rounds while a co-allocation is about to start
 _GONE: Final = ("unknown-transfer", "unknown-booking")
 
@@ -63,6 +62,8 @@ class _PlanningState:
 
 class CoAllocationWorker(ItemWorker):
     """Worker thread for all co-allocations."""
+
+    requests_at_once = 16
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class CoAllocationWorker(ItemWorker):
             if not asked:
                 return
             booked = [one for one in asked if one.kind == "book"]
-            call_in_parallel(partial(self._perform, group), asked, _AT_ONCE)
+            call_in_parallel(partial(self._perform, group), asked, self.requests_at_once)
             if not booked:
                 return
             group = federation.coallocation_operations.advance(name, {})
@@ -319,7 +320,7 @@ class CoAllocationWorker(ItemWorker):
         if not questions:
             return {}
         answers = call_in_parallel(
-            lambda one: self._query_merged_start(group, users, one, after), questions, _AT_ONCE
+            lambda one: self._query_merged_start(group, users, one, after), questions, self.requests_at_once
         )
         return {
             (cluster, components): start
@@ -345,7 +346,7 @@ class CoAllocationWorker(ItemWorker):
             resources = {**scale_unit(given, units), "walltime": format_walltime(seconds + limit)}
             return self._query_start(group, users, cluster, (0,), resources, after)
 
-        answers = call_in_parallel(query, questions, _AT_ONCE)
+        answers = call_in_parallel(query, questions, self.requests_at_once)
         return {(name, units): start for (name, units, _), start in zip(questions, answers, strict=True)}
 
     def _query_merged_start(
