@@ -4,8 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
+from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from schedd.api.access import client_address
+from schedd.api.problems import ProblemError
+from schedd.service.access.callers import Callers
+from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.cluster.thread_signal import wait_for_signal
 
@@ -35,6 +40,23 @@ async def follow_plan(
             await wait_for_signal(signalled)
 
 
-def stream_events(events: AsyncIterator[ServerSentEvent]) -> EventSourceResponse:
-    """The response with these events, and a comment every 15 s while there are none."""
-    return EventSourceResponse(events, ping=_HEARTBEAT_S, sep="\n", headers={"Cache-Control": "no-store"})
+def stream_events(
+    request: Request, caller: Bearer, events: AsyncIterator[ServerSentEvent]
+) -> EventSourceResponse:
+    """The response with these events, and a comment every 15 s while there are none.
+
+    Raises ProblemError if the caller has too many streams.
+    """
+    callers: Callers = request.app.state.callers
+    address = client_address(request)
+    if not callers.may_stream(caller, address):
+        raise ProblemError(
+            "too-often", f"too many streams of {caller.name}", hint="end some", headers={"Retry-After": "5"}
+        )
+
+    async def counted() -> AsyncIterator[ServerSentEvent]:
+        with callers.streaming(caller, address):
+            async for event in events:
+                yield event
+
+    return EventSourceResponse(counted(), ping=_HEARTBEAT_S, sep="\n", headers={"Cache-Control": "no-store"})

@@ -1,21 +1,19 @@
 """Server-sent events: the plan as it changes, one user's jobs, or one job."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 from fastapi import Header, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from schedd.api.access import Cluster, User, client_address, credential_check, job_visibility
+from schedd.api.access import Cluster, User, credential_check, job_visibility
 from schedd.api.alerts import alerts_for
 from schedd.api.event_stream import follow_plan, stream_events
-from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.problems import problem_responses
 from schedd.api.replies import dump_answer
 from schedd.api.routes import RouteTable
 from schedd.api.views import PlanUpdate, snapshot_fields
 from schedd.engine import OpenAlert, PlanSnapshot
-from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_feed import JobFilter, summarise_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import alert_view
@@ -92,19 +90,7 @@ async def stream_plan(
             event.id = f"{life}-{published.generation}"
         return event
 
-    callers: Callers = request.app.state.callers
-    address = client_address(request)
-    if not callers.may_stream(caller, address):
-        raise ProblemError(
-            "too-often", f"too many streams of {caller.name}", hint="end some", headers={"Retry-After": "5"}
-        )
-
-    async def events() -> AsyncIterator[ServerSentEvent]:
-        with callers.streaming(caller, address):
-            async for event in follow_plan(cluster, next_event, has_access):
-                yield event
-
-    return stream_events(events())
+    return stream_events(request, caller, follow_plan(cluster, next_event, has_access))
 
 
 def _make_event(

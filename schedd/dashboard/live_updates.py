@@ -28,7 +28,7 @@ async def stream_updates(request: Request, cluster: Cluster, viewer: Reader) -> 
         found = find_session(request)
         return viewer.session is None or (found is not None and found[1].on_cluster(cluster.name) is not None)
 
-    return stream_events(follow_plan(cluster, next_event, has_access))
+    return stream_events(request, viewer.bearer, follow_plan(cluster, next_event, has_access))
 
 
 def page_state(cluster: PlanLoop) -> str:

@@ -29,7 +29,8 @@ from schedd.service.access.callers import Callers
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.auth import AuthSettings
-from schedd.service.settings.daemon import StoreSettings
+from schedd.service.settings.daemon import LimitSettings, StoreSettings
+from schedd.store.records import JobHistory
 from schedd.wire import (
     ExpectedFacts,
     JobDeleted,
@@ -553,3 +554,30 @@ def test_priorities_and_shares_agree_with_the_api(server: tuple[str, FastAPI]) -
     for place in places:
         assert f'{place["path"]}</th><td class="num">{100 * place["target"]:.1f} %</td>' in shares
     clusters.stop()
+
+
+def test_live_updates_of_a_users_pages_count_as_streams(site: DashboardSite) -> None:
+    site.app.state.callers.limits = LimitSettings(streams=1)
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("user")})
+        with client.stream("GET", "/main/live") as first:
+            assert first.status_code == 200
+            lines = first.iter_lines()
+            next(lines)
+            assert client.get("/main/live").status_code == 429
+            assert client.get("/main/queue").status_code == 200
+
+
+def test_chart_is_read_again_when_an_end_is_known(
+    site: DashboardSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with httpx2.Client(base_url=f"{site.url}/dashboard") as client:
+        client.post("/login", data={"token": token("admin")})
+        known = {"If-None-Match": client.get("/main/plan.json").headers["ETag"]}
+        assert client.get("/main/plan.json", headers=known).status_code == 304
+        run: dict[str, Any] = {"started": T - 60, "ended": T - 5, "held": (("n1", 1),), "runs": 1}
+        about: dict[str, Any] = {"queue": "batch", "name": "x", "resources": {}, "submitted": T - 90}
+        about |= {"id": "9.server", "owner": "ann@host"}
+        ended = JobHistory(**about, **run, state="C", exit_status=0, how="ended")
+        monkeypatch.setattr("schedd.dashboard.pages.plan.recently_ended", lambda *_: [ended])
+        assert client.get("/main/plan.json", headers=known).status_code == 200

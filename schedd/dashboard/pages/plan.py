@@ -58,7 +58,8 @@ def get_columns(
     """The visible rows as columns; and an overview of all rows."""
     published = cluster.published
     asked = hashlib.blake2b(view.model_dump_json().encode(), digest_size=6).hexdigest()
-    version = f"{published.generation}-{published.as_of}"
+    ended = recently_ended(request, cluster)  # an end is known some seconds after its generation
+    version = f"{published.generation}-{published.as_of}-{len(ended)}-{ended[0].ended if ended else 0}"
     tag = f'W/"{request.app.state.instance_id}-{cluster.name}-{version}-{asked}{visibility.cache_tag}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
@@ -72,7 +73,7 @@ def get_columns(
         find=view.find,
         job=view.job,
     )
-    past = [(one, visibility.shows_owner(one.owner)) for one in recently_ended(request, cluster)]
+    past = [(one, visibility.shows_owner(one.owner)) for one in ended]
     body = json.dumps(plan_columns(published, visibility.shows, looked, past), separators=(",", ":"))
     return Response(body, 200, headers, media_type="application/json")
 

@@ -83,8 +83,9 @@ function listen() {
   });
   stream.addEventListener("error", () => {
     broken = true;
-    away("Connection to the daemon lost. This page may be out of date.");
-    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
+    if (stream.readyState !== EventSource.CLOSED) return away("Connection to the daemon lost. This page may be out of date.");
+    soon(); // refused: the session is over, or there are too many pages; the page asks by itself meanwhile
+    setTimeout(listen, 15000);
   });
   stream.addEventListener("open", () => { if (broken) soon(); broken = false; });
   addEventListener("pagehide", () => stream.close(), { once: true });
