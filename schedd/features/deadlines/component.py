@@ -17,6 +17,7 @@ from schedd.features.deadlines.lost import (
     next_lost_deadline,
     remove_lost_deadlines,
     wait_for_deadline,
+    wait_in_what_if,
 )
 from schedd.features.deadlines.state import DeadlinesState, publish_deadlines
 from schedd.features.deadlines.views import comment_remarks, job_details, notes, what_if_details
@@ -33,6 +34,7 @@ COMPONENT: Final = Component(
     restored=follow_settings,
     site_changed=note_changed_policy,
     must_wait=wait_for_deadline,
+    must_wait_in_what_if=wait_in_what_if,
     ends_promise=frozenset({WAIT_KIND}),
     time_passed=remove_lost_deadlines,
     next_wake=next_lost_deadline,

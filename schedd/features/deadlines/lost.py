@@ -11,15 +11,19 @@ import numpy as np
 from schedd.dialect.deadline import read_deadline, read_required_probability
 from schedd.engine.component.placement_hooks import is_planned_on_hold
 from schedd.engine.facts.explanations import format_moment
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import replan
 from schedd.engine.rank.quarantine import JobErrorGuard
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.deadlines.settings import DeadlineSettings
 from schedd.features.deadlines.state import deadlines_state
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.policy.priority import latest_start
+from schedd.policy.site import SitePolicy
+from schedd.wire import JobFacts
 
 WAIT_KIND: Final = "deadline"  # of `WaitingFor`
 
@@ -39,13 +43,29 @@ def wait_for_deadline(state: EngineState, record: JobRecord) -> WaitingFor | Non
 
 
 def _lost_deadline(state: EngineState, record: JobRecord) -> WaitingFor | None:
-    if state.site.weights.deadline_lost != "hold" or record.slot < 0:
+    if record.slot < 0:
         return None
-    if read_required_probability(record.facts.resources) is not None:
-        return None  # it may end long before its walltime
     # The columns have the deadline before the job was altered.
-    deadline = read_deadline(record.facts.resources, record.facts.submitted)
-    if deadline is None or latest_start(deadline, record.understood.walltime) >= state.now:
+    return _find_lost(state.site, record.facts, record.understood.walltime, state.now)
+
+
+def wait_in_what_if(
+    published: PlanSnapshot,
+    facts: JobFacts,
+    understood: ParsedRequest,
+    instead_of: str,  # noqa: ARG001
+) -> WaitingFor | None:
+    """The same for a hypothetical job."""
+    return _find_lost(published.settings.site, facts, understood.walltime, published.as_of)
+
+
+def _find_lost(site: SitePolicy, facts: JobFacts, walltime: int, now: int) -> WaitingFor | None:
+    if site.weights.deadline_lost != "hold":
+        return None
+    if read_required_probability(facts.resources) is not None:
+        return None  # it may end long before its walltime
+    deadline = read_deadline(facts.resources, facts.submitted)
+    if deadline is None or latest_start(deadline, walltime) >= now:
         return None
     return WaitingFor(
         WAIT_KIND,

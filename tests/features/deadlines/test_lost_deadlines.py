@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.model import WaitingFor
-from schedd.wire import PolicyChanged
+from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.model import StartKnown, WaitingFor
+from schedd.service.questions.plan_fork import fork_plan
+from schedd.wire import JobFacts, PolicyChanged
 from tests.engine.cluster import Cluster, T
 
 HOLD = {"priority": {"deadline_lost": "hold"}}
@@ -153,3 +155,18 @@ def test_jobs_that_depend_on_it_wait() -> None:
     assert site.start("4") == 300
     site.at(101)
     assert (site.start("4"), waits(site, "4")) == (None, "dependency")
+
+
+def test_a_what_if_says_that_the_job_would_be_held() -> None:
+    site = Cluster(site=HOLD)
+
+    def ask(seconds: int) -> object:
+        wanted = {"nodes": "1:ppn=4", "walltime": "100", **deadline_in(seconds)}
+        facts = JobFacts(id="x", owner="ann@login", queue="batch", submitted=T, resources=wanted)
+        state = site.engine.state
+        return fork_plan(state, publish_snapshot(state)).what_if(facts, T).answer
+
+    assert isinstance(ask(100), StartKnown)
+    answer = ask(99)
+    assert isinstance(answer, WaitingFor)
+    assert answer.kind == "deadline"
