@@ -50,7 +50,7 @@ FEATURES: Final = (
     Feature("alternatives", {"alternatives": ("command", "Search for alternative plans, and apply one.")}),
     Feature("portal", {}),
 )
-"""In the order in which the engine calls their components."""
+"""In the engine's order of calls to their components."""
 
 
 @cache

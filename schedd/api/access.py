@@ -228,7 +228,7 @@ def _check_rate(wait: float, what: str) -> None:
 
 
 _AUDITED_RIGHTS: Final = frozenset({"steer", "administer", "transfer jobs"})
-"""Rights whose refused actions are in the audit."""
+"""Rights; the audit has refused actions that need them."""
 
 
 def _require_right(right: Right) -> Callable[[Request, Bearer], Coroutine[Any, Any, Bearer]]:

@@ -67,7 +67,7 @@ class HoldsView(SnapshotAnswer):
 
 @router.get("", *READ_PROBLEMS, "not-modified", answer=HoldsView)
 def list_holds(request: Request, cluster: Cluster, _: User) -> Response:
-    """Nodes and queues for which an administrator's hold prevents new placements."""
+    """Nodes and queues with an administrator's hold, which prevents new placements."""
     return _holds_reply(request, cluster)
 
 

@@ -19,7 +19,7 @@ TIME_RESOURCES: Final = frozenset(
         *("minwclimit", "x.minwclimit"),
     }
 )
-"""Lower-case names of resources whose values are times."""
+"""Lower-case names of resources with times as values."""
 
 _PLAIN_DIGITS: Final = 9  # maximum length of a plain number of seconds that is never above `LONGEST_TIME`
 _TIME_FIELDS = (1, 60, 3600, 86400)

@@ -26,7 +26,7 @@ from schedd.plan.columns import FIXED
 from schedd.wire import BatchSkipped, Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted
 
 _AGAIN = 3600  # minimum time in seconds before a job that hung the planner is examined again
-_LEAVE_OUT = 60  # seconds for which a failed step is skipped at first
+_LEAVE_OUT = 60  # initial skip of a failed step in seconds
 _LEAVE_OUT_MOST: Final = 3600
 """Each time that it fails again soon it is left out for twice as long, up to this."""
 _STARTS: Final = "dispatch"  # while this step is skipped nothing is started, so its pause is not extended

@@ -132,9 +132,9 @@ class FederationGrantSettings(Section):
     """Roles of users known to the identity provider. Users without a grant have no access."""
 
     groups: tuple[str, ...] = ()
-    """Groups whose members have the role."""
+    """Groups; their members have the role."""
     users: tuple[str, ...] = ()
-    """Names, by `user_claim`, of users who have the role."""
+    """Names, by `user_claim`, of users with the role."""
     role: Literal["user", "reader", "admin"]
     """The role. Of several grants the highest role counts."""
 

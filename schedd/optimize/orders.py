@@ -23,7 +23,7 @@ _DISPLACED_AREA_FACTOR: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class OrderingColumns:
-    """Job columns from which orders are generated; all of shape (n,).
+    """Job columns for generating orders; all of shape (n,).
 
     ``start``: planned start; ``latest``: latest start allowed; ``duration`` in seconds; ``cpus`` >= 1;
     ``waited`` in seconds up to now; ``due``: deadline, seconds since the epoch (FOREVER: none); ``slope``:

@@ -8,7 +8,7 @@ from schedd.plan.trials import MoveKind
 
 
 class SearchEndReason(StrEnum):
-    """Reason for which a search ended."""
+    """Reason for the end of a search."""
 
     MOVES = "moves"  # all moves allowed were tried
     SECONDS = "seconds"  # the time limit was reached

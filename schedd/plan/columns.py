@@ -136,7 +136,7 @@ class SlotColumns:
 
     @property
     def durations(self) -> Ints:
-        """(slots,) seconds for which each job holds its resources."""
+        """(slots,) seconds that each job holds its resources."""
         return self._column(DUR)
 
     @property
@@ -185,7 +185,7 @@ class PlanReadView:
 
     @property
     def durations(self) -> Ints:
-        """(slots,) seconds for which each job holds its resources."""
+        """(slots,) seconds that each job holds its resources."""
         column: Ints = self._jobs[_DUR]
         return column
 

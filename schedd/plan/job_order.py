@@ -1,4 +1,4 @@
-"""Orders in which planned jobs are examined.
+"""Orders for examining planned jobs.
 
 ``jobs`` is the table of jobs, (fields, slots); given slots ascend.
 """

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 
 class Order(StrEnum):
-    """Order in which flexible bookings are replanned."""
+    """Order for replanning flexible bookings."""
 
     EDF = "edf"  # earliest deadline first
     LFF = "lff"  # least flexible first

@@ -60,6 +60,6 @@ class EndEstimator:
 
 
 def planned_nodes(state: EngineState, slot: int) -> tuple[str, ...]:
-    """Return the nodes on which the job in this slot is planned."""
+    """Return the planned nodes of the job in this slot."""
     names = state.plan.node_names
     return tuple(names[take.row] for take in state.plan.takes(slot) if take.row in names)

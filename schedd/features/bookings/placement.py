@@ -270,7 +270,7 @@ class BookingConfinement:
 
 
 def booking_confinement(state: EngineState, record: JobRecord) -> BookingConfinement | None:
-    """Return the booking to which a job is confined; None: it may run anywhere."""
+    """Return the booking that confines a job; None: it may run anywhere."""
     booking = find_booking(state, record)
     return BookingConfinement(booking) if booking is not None else None
 

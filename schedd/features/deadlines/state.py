@@ -50,7 +50,7 @@ class DeadlinesState:
     holds_lost: bool = declared(SHARED, default=False, carried=True)
     """Whether the site holds jobs that can no longer end by their deadlines."""
     examined: int | None = declared(MOMENT, default=None)
-    """The generation in which moved jobs were examined last; None: none was."""
+    """Generation of the last examination of moved jobs; None: none was."""
     published: "PublishedDeadlines | None" = declared(MOMENT, default=None)
     """The value for readers; None: something was changed."""
 

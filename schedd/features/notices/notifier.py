@@ -111,7 +111,7 @@ class Notifier:
         self._postponed: set[_Key] = set()
         self._failed: set[str] = set()  # jobs with an error in the rules
         self._forecast = forecast
-        self._examined: set[str] = set()  # jobs for which a tighter walltime was sought
+        self._examined: set[str] = set()  # jobs with a finished search for a tighter walltime
 
     # ---- wishes ----------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Notifier:
     def _unexamined_jobs(
         self, published: PlanSnapshot, wishes: Mapping[int, NoticeSubscription]
     ) -> list[JobRecord]:
-        """Return the planned jobs for which no tighter walltime was sought."""
+        """Return the planned jobs without a search for a tighter walltime."""
         return [
             record
             for _, record in _subscribed_jobs(published, wishes)

@@ -185,7 +185,7 @@ def _candidates(plan: Plan, slot: int, begin: int, end: int | None = None) -> li
     crowd = np.bincount(on, minlength=tb.rows.shape[0])
     latest = np.zeros(tb.rows.shape[0], np.int64)
     np.maximum.at(latest, on, ends[slots[owner]])
-    # order of rows: few jobs first, then by the time at which the row is free again
+    # order of rows: few jobs first, then by the time when the row is free again
     rank = np.empty(tb.rows.shape[0], np.int64)
     rank[np.lexsort((latest, crowd, tb.rows[:, at.USABLE] == 0))] = np.arange(tb.rows.shape[0])
     best = np.full(slots.shape[0], tb.rows.shape[0], np.int64)

@@ -45,7 +45,7 @@ class OidcGrantSettings(Section):
     groups: tuple[str, ...] = ()
     """Groups: their members have the role."""
     users: tuple[str, ...] = ()
-    """Names of users who have the role."""
+    """Names of users with the role."""
     role: Literal["user", "reader", "operator", "admin"]
     """The role. Of several grants the highest role counts."""
     clusters: tuple[str, ...] = ()
