@@ -9,7 +9,7 @@ from schedd.engine.machine.nodes import leave_lost_nodes, unexpectedly_down
 from schedd.engine.place.backfilling import is_backfilling, next_backfill, run_backfill
 from schedd.engine.place.budgets import apply_cost_limits
 from schedd.engine.place.costs import next_cost_check
-from schedd.engine.place.placement import follow_dependencies
+from schedd.engine.place.placement import displace_in_lowered_pools, follow_dependencies
 from schedd.engine.rank.promises import break_overdue_promises, next_overdue_promise, record_plan_moves
 from schedd.engine.rank.ranking import next_rerank, rank_all
 from schedd.engine.run.dispatch import dispatch_by_policy, dispatch_jobs, move_late_jobs
@@ -41,6 +41,7 @@ def settle(state: EngineState, event: str) -> None:
     for name, call in working_calls(state, "before_dispatch"):
         if state.starts_step(name):
             call(state, event)
+    _follow_lowered_limits(state, event)
     state.plan.protect_tiers(state.keeps_speed)
     if state.policy is not None:
         if state.starts_step("dispatch"):
@@ -88,10 +89,19 @@ def settle(state: EngineState, event: str) -> None:
     for name, call in working_calls(state, "settle"):
         if state.starts_step(name):
             call(state, event)
+    _follow_lowered_limits(state, event)
     # 7. Publication of moved starts.
     if settings.publish_starts and state.starts_step("published starts"):
         write_attributes(state, event)
     state.at_step = ""
+
+
+def _follow_lowered_limits(state: EngineState, event: str) -> None:
+    """Displace jobs for a limit of an array that was lowered without an event: of its jobs, the one read last
+    states the limit, and effects of time read jobs, too.
+    """
+    if state.limits.lowered and state.starts_step("limits"):
+        displace_in_lowered_pools(state, event, Cause.QUEUE, "a slot limit was lowered")
 
 
 def next_wake(state: EngineState) -> int | None:

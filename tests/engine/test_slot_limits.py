@@ -98,3 +98,18 @@ def test_a_job_that_the_server_never_releases_leaves_its_nodes_to_others_for_lon
 
 
 HERE = {"nodes": "n2:ppn=4", "walltime": "100"}
+
+
+def test_a_slot_limit_that_is_lowered_between_events_counts_at_once() -> None:
+    """The subjobs of an array may state different limits: the one that was read last counts."""
+    sets = {"one": {"nodes": ["n1"]}, "whole": {"every_node": True}}
+    cluster = Cluster(nodes=1, cpus=2, site={"partitions": {"sets": sets}})
+    cluster.submit("a[0]", "1:ppn=1", walltime=1_000, array="a[]", slot_limit=2)
+    cluster.submit("f", "1:ppn=1", walltime=500)
+    cluster.submit("a[2]", "1:ppn=1", walltime=1_000, array="a[]", slot_limit=1)
+    cluster.submit("a[1]", "1:ppn=1", walltime=1_000, array="a[]", slot_limit=2)
+    assert min(cluster.start("a[1]") or 0, cluster.start("a[2]") or 0) == 500
+    cluster.at(200)  # partitions were considered again
+    limits = cluster.engine.state.limits
+    assert not limits.lowered
+    assert limits.pools["jobs of array a[]"].amount == 2 or (cluster.start("a[1]") or 0) >= 1_000
