@@ -21,7 +21,7 @@ _PREDECESSORS: Final = (
     "Job was sent for execution at ",
     "Job manually qrun",
 )
-"""Prefixes of comments that may be overwritten: of the replaced scheduler, and of OpenPBS's server on a run
+"""Prefixes of comments that may be overwritten: of the replaced scheduler, and of a server on a run
 that came back.
 """
 
