@@ -156,8 +156,10 @@ def test_phone_view_lists_only_days_with_entries(open_window: Open, site: Dashbo
 
 def test_reservations_from_the_policy_have_no_delete_button(open_window: Open, site: DashboardSite) -> None:
     site.submit(*make_standing_reservations(3), make_reservation("repair", T, None, nodes=("n2",)))
-    page = open_window("operator").open_page("admin")
+    page = open_window("operator", viewport={"width": 768, "height": 900}).open_page("admin")
     rows = page.locator("#reservations tbody tr")
+    box = page.locator("#reservations .scroll")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth"), "a tablet shows the whole table"
     expect(rows).to_have_count(2)
     expect(rows.filter(has_text="backup")).to_contain_text("from the settings")
     expect(rows.get_by_role("button")).to_have_count(1)
