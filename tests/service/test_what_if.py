@@ -231,6 +231,33 @@ def test_lost_deadline_holds_a_job_under_a_queue_policy() -> None:
         assert [one.kind for one in found.blockers] == ["deadline"]
 
 
+def test_under_a_queue_policy_the_policy_hides_no_other_reason() -> None:
+    site = {
+        "partitions": {"sets": {"left": {"nodes": ["n1"]}}, "default": ["left"]},
+        "limits": [{"what": "cpus", "amount": 6}, {"counts": "used", "what": "walltime", "amount": 5000}],
+        "accounts": {"otherwise": "common"},
+    }
+    with planner(publish_starts=False, end_allowance=0, site=site, policy="easy") as loop:
+        made = AccountSet(id=event_id(), time=T, name="common", amount=7000)
+        loop.submit([node("n1", 8), node("n2", 8), made]).result(WAIT_S)
+        asked = fork(loop)
+        answers = [
+            asked.what_if(job_facts({"nodes": nodes, "walltime": walltime}), T).answer
+            for nodes, walltime in (
+                ("1:ppn=4", "1000"),
+                ("2:ppn=2", "1000"),
+                ("1:ppn=8", "100"),
+                ("1:ppn=1", "6000"),
+                ("1:ppn=4", "2000"),
+            )
+        ]
+    policy, never, cores, use, budget = answers
+    assert isinstance(never, Never)
+    assert "partition left" in never.requirement
+    kinds = [one.kind for one in (policy, cores, use, budget) if isinstance(one, WaitingFor)]
+    assert kinds == ["policy", "limit", "limit", "budget"]
+
+
 def test_job_waits_for_an_insufficient_account() -> None:
     site = {"accounts": {"otherwise": "common"}}
     with planner(publish_starts=False, end_allowance=0, site=site) as loop:

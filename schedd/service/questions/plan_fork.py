@@ -178,8 +178,10 @@ class PlanFork:
             asking = self._trial(plan, facts, understood, moment, best=best)
             asking = replace(asking, within=self._cost_limit(facts, moment))
             ahead = placing is Placing.BEST_GAP_EDF and read_deadline(facts.resources, facts.submitted)
-            answer = self._immediate_answer(facts, request, understood) or self._component_wait(
-                facts, understood, instead_of
+            answer = (
+                self._immediate_answer(facts, request, understood)
+                or self._component_wait(facts, understood, instead_of)
+                or self._answer_of_queue(asking, request, understood.walltime, only=len(variants) == 1)
             )
             if answer is None:
                 trial = self._in_deadline_order(asking) if ahead else asking
@@ -291,7 +293,10 @@ class PlanFork:
                 other = instead_of or without_slots
                 plan = self._plan_without(instead_of, moment, without_slots) if other else self._plan
                 with limit_searches(plan):
-                    if self._immediate_answer(facts, request, understood) is not None:
+                    if (
+                        not self._plans_starts
+                        or self._immediate_answer(facts, request, understood) is not None
+                    ):
                         continue
                     asking = self._trial(plan, facts, understood, moment, best=False)
                     found = asking.start(request, understood.walltime)
@@ -395,7 +400,7 @@ class PlanFork:
                 understood = replace(understood, request=request, walltime=walltime)
             plan = self._plan_without(instead_of, moment) if instead_of else self._plan
             with limit_searches(plan):
-                may = self._immediate_answer(facts, request, understood) is None
+                may = self._plans_starts and self._immediate_answer(facts, request, understood) is None
                 asking = self._trial(plan, facts, understood, moment, best=False) if may else None
                 yield asking, request, understood.walltime
 
@@ -460,10 +465,27 @@ class PlanFork:
             named = one.must_wait_if_named(self.published, facts, understood)
             if named is not None:
                 return named
-        policy = self.published.settings.policy
-        if policy != "conservative":
-            return WaitingFor("policy", f"the policy {policy}, which plans no starts")
         return None
+
+    @property
+    def _plans_starts(self) -> bool:
+        return self.published.settings.policy == "conservative"
+
+    def _answer_of_queue(
+        self, asking: SubmissionTrial, request: Request, walltime: int, *, only: bool
+    ) -> Answer | None:
+        """Return the answer under a queue policy; None: there is a plan. ``only``: there is one variant."""
+        if self._plans_starts:
+            return None
+        too_much = asking.limit_exceeded(request, walltime)
+        if too_much is not None:
+            return too_much
+        if only and not asking.fits_on_empty_nodes(request, walltime):
+            never = self._no_start(asking.facts, request)
+            if isinstance(never, Never):
+                return never
+        policy = self.published.settings.policy
+        return WaitingFor("policy", f"the policy {policy}, which plans no starts")
 
     def _find_unmet_requirement(self, request: Request) -> Never | None:
         """The first requirement that no node can meet, also with all its parts up; None: all can be met."""

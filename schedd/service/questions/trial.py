@@ -126,6 +126,15 @@ class SubmissionTrial:
         pool = self.restriction.pool if self.restriction is not None else ""
         return {**found, pool: 1} if pool else found
 
+    def limit_exceeded(self, request: Request, walltime: int) -> WaitingFor | None:
+        """Return the limit that the job can never meet; None: there is none."""
+        return self.limits.too_much(self._pools(request, walltime))
+
+    def fits_on_empty_nodes(self, request: Request, walltime: int) -> bool:
+        """Whether the nodes could hold the job when empty and up, or a limit excludes it."""
+        with self._slot(request, walltime) as slot:
+            return isinstance(slot, WaitingFor) or self.plan.fits_in_slot(slot)
+
     def start(self, request: Request, walltime: int) -> StartKnown | WaitingFor | None:
         """Return the earliest placement; None if there is none."""
         with self._slot(request, walltime) as slot:
