@@ -1,13 +1,12 @@
 """How full the cluster is at the plan's own time."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from schedd.engine import PlanSnapshot
 from schedd.plan.columns import FIXED, PLANNED
-from schedd.service.read.plan_lists import NodeView, node_views
+from schedd.service.read.plan_lists import used_cpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +23,22 @@ class ClusterLoad:
     until: int | None
 
 
-def measure_load(published: PlanSnapshot, views: Collection[NodeView] | None = None) -> ClusterLoad:
-    """Counted over the nodes, whose ``views`` a caller may have already."""
-    if views is None:
-        views = node_views(published)
-    up = [node for node in views if node.state == "up"]
+def measure_load(published: PlanSnapshot) -> ClusterLoad:
+    """Counted over the nodes, without their views: a page of a large cluster shows few of them."""
+    nodes = [published.nodes[name] for name in published.present_nodes]
+    up = [node for node in nodes if node.state == "up"]
+    used = used_cpus(published)
     starts = published.starts
     placed = np.flatnonzero((published.states == PLANNED) | (published.states == FIXED))
     of_jobs = np.array([published.records[slot] is not None for slot in placed.tolist()], np.bool_)
     ends = (starts + published.durations)[placed[of_jobs]]
     return ClusterLoad(
-        used=sum(node.cpus - node.free_cpus for node in up),
+        used=sum(min(node.cpus, used.get(node.name, 0)) for node in up),
         cpus=sum(node.cpus for node in up),
-        drain_cpus=sum(node.cpus for node in views if node.state == "drain"),
-        down_cpus=sum(node.cpus for node in views if node.state == "down"),
+        drain_cpus=sum(node.cpus for node in nodes if node.state == "drain"),
+        down_cpus=sum(node.cpus for node in nodes if node.state == "down"),
         up=len(up),
-        drain=sum(node.state == "drain" for node in views),
-        down=sum(node.state == "down" for node in views),
+        drain=sum(node.state == "drain" for node in nodes),
+        down=sum(node.state == "down" for node in nodes),
         until=int(ends.max()) if ends.size else None,
     )

@@ -10,12 +10,14 @@ from fastapi.testclient import TestClient
 from schedd.api.app import create_app
 from schedd.api.node_selection import fold_names
 from schedd.dashboard import add_dashboard
+from schedd.dashboard.cluster_load import measure_load
 from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
 from schedd.service.clusters import Clusters
+from schedd.service.read.plan_lists import node_views
 from schedd.wire import PlanningHeld
 from tests.dashboard.conftest import token, tokens
-from tests.service.planner_harness import StillClock, T, event_id, job, node
+from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
 from tests.waits import WAIT_S
 
 NODES, RACK, JOBS = 4_000, 8, 500
@@ -97,3 +99,17 @@ def test_nodes_drained_together_are_a_row_and_released_together(client: TestClie
     answer = client.post("/dashboard/main/admin/release", data=form, follow_redirects=False)
     assert answer.status_code == 303
     assert texts[0] not in read(client, "admin")
+
+
+def test_load_of_the_cluster_is_that_of_its_nodes() -> None:
+    """It is counted without the views of the nodes, of which a page shows a few."""
+    with planner() as loop:
+        assert measure_load(loop.published).used == 0
+        states = {"n1": "up", "n2": "up", "n3": "down", "n4": "drain"}
+        loop.submit([node(name, state=state) for name, state in states.items()]).result(WAIT_S)
+        loop.submit([job("1", nodes="1:ppn=3"), job("2", nodes="1:ppn=4")]).result(WAIT_S)
+        found, views = measure_load(loop.published), node_views(loop.published)
+        up = [view for view in views if view.state == "up"]
+        assert found.used == sum(view.cpus - view.free_cpus for view in up) == 7
+        assert (found.cpus, found.down_cpus, found.drain_cpus) == (8, 4, 4)
+        assert (found.up, found.down, found.drain) == (2, 1, 1)

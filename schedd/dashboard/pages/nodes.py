@@ -112,7 +112,7 @@ def show_nodes(
         node_count=len(views),
         most_in_map=_MAX_MAP_NODES,
         max_search=_MAX_SEARCH,
-        load=measure_load(published, views.values()),
+        load=measure_load(published),
         q=q,
         state=state,
         most=most,

@@ -266,10 +266,7 @@ def node_views(
     published: PlanSnapshot, accept: Callable[[str], bool] = lambda _name: True, sees: Sees = _all
 ) -> tuple[NodeView, ...]:
     """Return the accepted nodes by name, with their free capacity now."""
-    slots = np.flatnonzero(published.states == FIXED)
-    now = published.as_of
-    starts, durations = published.starts[slots], published.durations[slots]
-    slots = slots[(starts <= now) & (starts + durations > now)]
+    slots = _running_slots(published)
     names = sorted(filter(accept, published.present_nodes))
     used, here = _in_use(published, slots, frozenset(names), sees)
     held = published.held_nodes
@@ -299,6 +296,21 @@ def node_views(
             )
         )
     return tuple(views)
+
+
+def used_cpus(published: PlanSnapshot) -> dict[str, int]:
+    """Return the cpus in use now, by node; nodes without any are left out."""
+    held = published.on_nodes(_running_slots(published))
+    sums = np.bincount(held.rows, weights=held.amounts[:, CPUS])
+    names = published.names
+    return {names[row]: int(sums[row]) for row in np.flatnonzero(sums).tolist() if row in names}
+
+
+def _running_slots(published: PlanSnapshot) -> Ints:
+    """Return the slots of jobs and reservations that hold their nodes now."""
+    slots, now = np.flatnonzero(published.states == FIXED), published.as_of
+    starts, durations = published.starts[slots], published.durations[slots]
+    return slots[(starts <= now) & (starts + durations > now)]
 
 
 def _in_use(
