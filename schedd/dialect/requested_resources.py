@@ -129,5 +129,9 @@ class RequestedResources:
 
 
 def _cleaned(resources: Mapping[str, str]) -> dict[str, str]:
-    stripped = ((name.strip().lower(), value.strip()) for name, value in resources.items())
-    return {name: value for name, value in stripped if name and value}
+    found: dict[str, str] = {}
+    for name, value in resources.items():
+        cleaned, text = name.strip().lower(), value.strip()
+        if cleaned and text:
+            found[cleaned] = text
+    return found

@@ -118,9 +118,10 @@ def _split_gres(resources: Mapping[str, str], known: Collection[str]) -> Mapping
 
     The servers store ``qsub -l gpus=4`` in ``gres``. An explicit separate resource takes precedence.
     """
-    text = next((value for name, value in resources.items() if name.lower() == "gres"), None)
-    if text is None:
+    names = [name for name in resources if name.lower() == "gres"]
+    if not names:
         return resources
+    text = resources[names[0]]
     found = {name: value for name, value in resources.items() if name.lower() != "gres"}
     rest = text
     for part in _GRES.finditer(text):
@@ -190,7 +191,7 @@ def _geometry(requested: RequestedResources) -> tuple[str, Span]:
 
 def _note_unfollowed(requested: RequestedResources, chosen: str, chunks: Sequence[Chunk]) -> None:
     """Add a remark for each ignored contradictory value; equivalent values and defaults need none."""
-    cores = sum(chunk.count * chunk.cpus for chunk in chunks)
+    cores = sum([chunk.count * chunk.cpus for chunk in chunks])
     for name in ("nodes", "procs", "ncpus"):
         if name == chosen or (span := requested.get(name)) is None:
             continue
@@ -346,8 +347,8 @@ def _with_memory(
 
     Memory that a chunk already has (of tasks, ``qsub -L``) remains.
     """
-    cores = sum(chunk.count * chunk.cpus for chunk in chunks)
-    mem, pmem, vmem, pvmem = (requested.size(name) for name in ("mem", "pmem", "vmem", "pvmem"))
+    cores = sum([chunk.count * chunk.cpus for chunk in chunks])
+    mem, pmem, vmem, pvmem = map(requested.size, ("mem", "pmem", "vmem", "pvmem"))
     assumed = mem_per_core_default if "mem" not in requested and "pmem" not in requested else 0
     sized = []
     for chunk in chunks:

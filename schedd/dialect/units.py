@@ -43,8 +43,9 @@ def parse_walltime(text: str | Span) -> int:
     As in the servers (``decode_time``), any field may exceed 59. Users may also write ``90m``, ``1h30m`` or
     ``2d``, which no server sends. The maximum is ``LONGEST_TIME``. Raises RequestError.
     """
-    if isinstance(text, str) and len(text) <= _PLAIN_DIGITS and text.isascii() and text.isdecimal():
-        return int(text)  # as most jobs request it
+    plain = str(text)
+    if len(plain) <= _PLAIN_DIGITS and plain.isascii() and plain.isdecimal():
+        return int(plain)  # as most jobs request it
     span = Span.from_text(text)
     seconds = _seconds(span)
     if seconds > LONGEST_TIME:
