@@ -249,13 +249,14 @@ def test_under_a_queue_policy_the_policy_hides_no_other_reason() -> None:
                 ("1:ppn=8", "100"),
                 ("1:ppn=1", "6000"),
                 ("1:ppn=4", "2000"),
+                ("1:ppn=8", "2000"),
             )
         ]
-    policy, never, cores, use, budget = answers
+    policy, never, cores, use, budget, both = answers
     assert isinstance(never, Never)
     assert "partition left" in never.requirement
-    kinds = [one.kind for one in (policy, cores, use, budget) if isinstance(one, WaitingFor)]
-    assert kinds == ["policy", "limit", "limit", "budget"]
+    kinds = [one.kind for one in (policy, cores, use, budget, both) if isinstance(one, WaitingFor)]
+    assert kinds == ["policy", "limit", "limit", "budget", "limit"]
 
 
 def test_job_waits_for_an_insufficient_account() -> None:

@@ -180,6 +180,7 @@ class PlanFork:
             ahead = placing is Placing.BEST_GAP_EDF and read_deadline(facts.resources, facts.submitted)
             answer = (
                 self._immediate_answer(facts, request, understood)
+                or asking.limit_exceeded(request, understood.walltime)  # before others, which may pass
                 or self._component_wait(facts, understood, instead_of)
                 or self._answer_of_queue(asking, request, understood.walltime, only=len(variants) == 1)
             )
@@ -477,9 +478,6 @@ class PlanFork:
         """Return the answer under a queue policy; None: there is a plan. ``only``: there is one variant."""
         if self._plans_starts:
             return None
-        too_much = asking.limit_exceeded(request, walltime)
-        if too_much is not None:
-            return too_much
         if only and not asking.fits_on_empty_nodes(request, walltime):
             never = self._no_start(asking.facts, request)
             if isinstance(never, Never):
