@@ -13,7 +13,7 @@ import pytest
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.job_view import job_view
 from schedd.features.prediction import background
-from schedd.features.prediction.background import ExpectedStartWorker
+from schedd.features.prediction.background import ExpectedStartWorker, _RoundTimes
 from schedd.features.prediction.expected_starts import (
     ExpectedStarts,
     compute_expected_starts,
@@ -55,21 +55,17 @@ def test_prediction_round_publishes_through_the_engine() -> None:
         assert {record.id for record in changed} == {"2", "3"}
 
 
-def test_first_forecast_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_forecast_is_announced() -> None:
     """A round may begin after ten times the last one's duration, at least after 5 s, and lasts as long."""
+    rests = [_RoundTimes(ended=100.0, took=took).rest(now) for took, now in ((0.2, 101), (2, 101), (2, 160))]
+    assert rests == [4, 19, 0]
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         fill(loop)
         worker = ExpectedStartWorker(loop)
         assert worker.seconds_to_forecast() is None
         worker.run_once()
-        ended = worker._all.ended
-        monkeypatch.setattr(f"{background.__name__}.time.monotonic", lambda: ended + 1)
-        worker._all.took = 0.2
-        assert worker.seconds_to_forecast() == pytest.approx(4.2)
-        worker._all.took = 2.0
-        assert worker.seconds_to_forecast() == pytest.approx(21)
-        monkeypatch.setattr(f"{background.__name__}.time.monotonic", lambda: ended + 60)
-        assert worker.seconds_to_forecast() == pytest.approx(2)
+        worker._all.took, worker._all.ended = 2.0, time.monotonic() - 60
+        assert worker.seconds_to_forecast() == 2
     with planner(predict=False) as loop:
         worker = ExpectedStartWorker(loop)
         worker._all.took = 1.0
