@@ -200,7 +200,8 @@ def save_facts(
     facts: JobFacts | NodeFacts | QueueFacts | ServerFacts | Reserve | PlanningHeld,
 ) -> dict[str, Any]:
     """One object of facts as plain values."""
-    return {name: save(getattr(facts, name)) for name, save in _saved_fields(type(facts))}
+    kind: Any = type(facts)
+    return {name: save(getattr(facts, name)) for name, save in _saved_fields(kind)}
 
 
 @cache
