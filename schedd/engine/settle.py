@@ -41,7 +41,8 @@ def settle(state: EngineState, event: str) -> None:
     for name, call in working_calls(state, "before_dispatch"):
         if state.starts_step(name):
             call(state, event)
-    _follow_lowered_limits(state, event)
+    if state.limits.lowered:
+        _follow_lowered_limits(state, event)
     state.plan.protect_tiers(state.keeps_speed)
     if state.policy is not None:
         if state.starts_step("dispatch"):
@@ -89,7 +90,8 @@ def settle(state: EngineState, event: str) -> None:
     for name, call in working_calls(state, "settle"):
         if state.starts_step(name):
             call(state, event)
-    _follow_lowered_limits(state, event)
+    if state.limits.lowered:
+        _follow_lowered_limits(state, event)
     # 7. Publication of moved starts.
     if settings.publish_starts and state.starts_step("published starts"):
         write_attributes(state, event)
@@ -100,7 +102,7 @@ def _follow_lowered_limits(state: EngineState, event: str) -> None:
     """Displace jobs for a limit of an array that was lowered without an event: of its jobs, the one read last
     states the limit, and effects of time read jobs, too.
     """
-    if state.limits.lowered and state.starts_step("limits"):
+    if state.starts_step("limits"):
         displace_in_lowered_pools(state, event, Cause.QUEUE, "a slot limit was lowered")
 
 
