@@ -26,6 +26,9 @@ def follow_site(state: EngineState) -> None:
         part.usage = Usage.empty(tree)
     else:
         part.usage.depth = tree.depth
+    demand = state.ranking.demand
+    if demand.shares is not None:  # until the next ranking, also after a restart
+        state.ranking.demand = replace(demand, shares=present_shares(state, keep=True))
 
 
 def charge_run(state: EngineState, record: JobRecord, end: int) -> None:

@@ -11,7 +11,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.features.fair_share.rules import follow_site, owner_shares, rate_tree
 from schedd.features.fair_share.settings import SETTINGS
 from schedd.features.fair_share.state import fair_share_state
-from schedd.features.fair_share.tree import ShareRow
+from schedd.features.fair_share.tree import RatedTree, ShareRow
 from schedd.features.fair_share.usage import ChargedRun
 from schedd.plan.criteria import Criterion
 from schedd.plan.evaluate import CriterionWeights, Evaluation
@@ -373,3 +373,18 @@ def test_a_preview_of_fair_share_names_the_jobs_that_change_places() -> None:
     cluster.at(50)
     moved = previewed_moves(cluster, SITE | {"priority": {"fair_share": 1000.0}})
     assert {job: (one.after or 0) - T for job, one in moved.items()} == {"3": 100, "2": 200}
+
+
+def test_jobs_are_ranked_by_the_same_shares_after_a_restart_that_follows_a_change_of_the_policy() -> None:
+    cluster = Cluster(nodes=1, site={**SITE, "priority": {"fair_share": 10.0}}, priority_every=3600)
+    cluster.submit("1", walltime=1000, group="phys")
+    cluster.submit("2", walltime=1000, group="bio")
+    cluster.at(500)
+    follow_site(cluster.engine.state)  # no ranking follows while the plan is out of date
+    used = cluster.engine.state.ranking.demand.shares
+    engine = Engine.restore(cluster.engine.checkpoint())
+    engine.handle([], T + 700)
+    again = engine.state.ranking.demand.shares
+    assert isinstance(used, RatedTree)
+    assert isinstance(again, RatedTree)
+    assert (again.at, again.rows()) == (used.at, used.rows())
