@@ -244,8 +244,9 @@ def test_a_link_runs_its_command(url: str, loop: PlanLoop, tmp_path: Path) -> No
         return subprocess.run([link, job_id], check=False, capture_output=True, text=True, env=environment)
 
     assert call("2").stdout.startswith("job 2.srv: ann@login, batch, 4 cpus")
-    assert call("2").stderr == "showstart: no jobs are started: no adapter has come yet\n"
-    assert call("9").stderr.startswith("showstart: cluster main has no job 9")
+    halted = "showstart: no jobs are started: no adapter has come yet\n"
+    assert call("2").stderr == halted
+    assert call("9").stderr.startswith(f"{halted}showstart: cluster main has no job 9")
 
 
 def test_closed_output_is_no_error(url: str, loop: PlanLoop) -> None:
