@@ -24,6 +24,8 @@ READ_PROBLEMS: Final = ("no-token", "unknown-cluster", "not-ready")
 ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 """Problems of every request that changes something in a cluster."""
 BODY_PROBLEMS: Final = ("bad-request", "too-large")  # further problems of a request with a body
+ReadError = StoreError | WorkSpent | CursorError
+"""Errors of reads and questions that are no defects: see ``convert_read_error``."""
 _MEDIA_TYPE: Final = "application/problem+json"
 _MAX_FAULTS: Final = 20
 
@@ -149,6 +151,23 @@ def unknown_cluster_problem(error: UnknownCluster) -> ProblemError:
     return ProblemError("unknown-cluster", str(error), hint="GET /v1/clusters lists them")
 
 
+def convert_read_error(error: ReadError) -> ProblemError:
+    """Return the problem that an error of a read or a question is."""
+    match error:
+        case StoreError():
+            hint = (
+                "nothing was kept that was not confirmed: send it again, with the same `key` where it has one"
+            )
+            what = f"database unavailable: {error}"
+            return ProblemError("not-ready", what, hint=hint, headers=_RETRY_HEADERS)
+        case WorkSpent():
+            hint = "ask for fewer kinds of chunks, or for fewer windows and changes at once"
+            return ProblemError("too-hard", str(error), hint=hint)
+        case CursorError():
+            fault = Fault(where="query.cursor", what=str(error), allowed="`next` of a page of the same list")
+            return ProblemError("invalid", str(error), errors=[fault])
+
+
 def problem_responses(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """Return a route's ``responses`` for problems of these kinds; with `no-token` also `too-often`."""
     found: dict[int | str, dict[str, Any]] = {}
@@ -210,29 +229,17 @@ def install_handlers(app: FastAPI) -> None:
             request.url.path, ProblemError("not-ready", str(error), headers=_RETRY_HEADERS)
         )
 
-    @app.exception_handler(StoreError)
-    async def _(request: Request, error: StoreError) -> Response:
-        hint = "nothing was kept that was not confirmed: send it again, with the same `key` where it has one"
-        problem = ProblemError(
-            "not-ready", f"database unavailable: {error}", hint=hint, headers=_RETRY_HEADERS
-        )
-        return problem_response(request.url.path, problem)
-
     @app.exception_handler(Overloaded)
     async def _(request: Request, error: Overloaded) -> Response:
         return problem_response(
             request.url.path, ProblemError("too-much", str(error), headers=_RETRY_HEADERS)
         )
 
+    @app.exception_handler(StoreError)
     @app.exception_handler(WorkSpent)
-    async def _(request: Request, error: WorkSpent) -> Response:
-        hint = "ask for fewer kinds of chunks, or for fewer windows and changes at once"
-        return problem_response(request.url.path, ProblemError("too-hard", str(error), hint=hint))
-
     @app.exception_handler(CursorError)
-    async def _(request: Request, error: CursorError) -> Response:
-        fault = Fault(where="query.cursor", what=str(error), allowed="`next` of a page of the same list")
-        return problem_response(request.url.path, ProblemError("invalid", str(error), errors=[fault]))
+    async def _(request: Request, error: ReadError) -> Response:
+        return problem_response(request.url.path, convert_read_error(error))
 
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> Response:

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from schedd.api.access import get_daemon, visible_clusters
-from schedd.api.problems import PROBLEM_KINDS, ProblemError, note_refusal
+from schedd.api.problems import PROBLEM_KINDS, ProblemError, ReadError, convert_read_error, note_refusal
 from schedd.dashboard import assets, live_updates, login, single_sign_on
 from schedd.dashboard.cluster_cards import summarise_cluster
 from schedd.dashboard.menu import further_page_modules
@@ -32,7 +32,10 @@ from schedd.dashboard.rendering import add_template_folders, render_plain_page
 from schedd.dashboard.security_headers import SecurityHeadersMiddleware
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, find_session
 from schedd.feature_list import feature_modules
+from schedd.plan.work_limits import WorkSpent
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
+from schedd.service.read.cursors import CursorError
+from schedd.store import StoreError
 from schedd.wire.section import problem_words
 
 _NOT_READY: Final = HTTPStatus.SERVICE_UNAVAILABLE
@@ -129,6 +132,12 @@ def _add_error_pages(pages: FastAPI) -> None:
     @pages.exception_handler(Overloaded)
     async def _(request: Request, error: Exception) -> Response:
         return answer(request, ProblemError("not-ready", str(error), hint="try again in a moment"))
+
+    @pages.exception_handler(StoreError)
+    @pages.exception_handler(WorkSpent)
+    @pages.exception_handler(CursorError)
+    async def _(request: Request, error: ReadError) -> Response:
+        return answer(request, convert_read_error(error))
 
     @pages.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:

@@ -239,6 +239,16 @@ def test_an_overdue_job_names_only_the_pause(site: DashboardSite) -> None:
     assert 'id="blockers"' not in late
 
 
+def test_a_question_that_takes_too_much_is_no_internal_error(site: DashboardSite) -> None:
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        site.app.state.clusters.questions.end()  # as at the daemon's end, or after the longest time
+        answer = client.get("/main/what-if?nodes=1&walltime=1h")
+    assert answer.status_code == 422
+    assert "The answer takes more work, or longer, than a question may" in answer.text
+    assert "internal error" not in answer.text
+
+
 def test_the_whatif_page_shows_pause_and_held_queues(site: DashboardSite) -> None:
     site.submit(
         node("n4"),
