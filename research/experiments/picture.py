@@ -19,6 +19,7 @@ _COLOURS: Final = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000", "#b8a800"
 )  # fmt: skip
 """Okabe and Ito's palette, its yellow darker; told apart with any colour vision."""
+_MARKERS: Final = "os^D"  # in turn: orange and dark yellow are alike in small pictures
 _SEARCH: Final = "#d55e00"
 _BETTER: Final = "#0072b2"
 _OTHER: Final = "#9aa5b1"
@@ -165,7 +166,13 @@ def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> Non
             continue
         xs = [order.index(at) for at in means]
         axes.plot(
-            xs, list(means.values()), color=shade, marker="o", markersize=3.5, linewidth=1.5, label=name
+            xs,
+            list(means.values()),
+            color=shade,
+            marker=_MARKERS[number % len(_MARKERS)],
+            markersize=4,
+            linewidth=1.5,
+            label=name,
         )
         spread = [by[at].values(FIGURES[figure]) for at in means]
         axes.fill_between(xs, [min(v) for v in spread], [max(v) for v in spread], color=shade, alpha=0.15)

@@ -129,8 +129,8 @@ class RunReader:
         return EndedRun(job_id, eligible, start, end, _procs(values), values, lost=True)
 
     def _clock_change(self, began: str, line: str, before: str) -> int:
-        """Return the seconds by which the server's local clock was set back between the start of a run and
-        ``line``, the record after ``before``: 0 or those of a change to or from summer time.
+        """Return by how many seconds daylight saving time set the server's local clock back between the start
+        of a run and ``line``, the record after ``before``; negative: forward.
         """
         latest = self._latest_start
         times = _values(latest.split(";", 3)[3].strip()), _values(began.split(";", 3)[3].strip())

@@ -38,9 +38,7 @@ def find_lost(
 
 
 def highest_number(name: str, known: Iterable[str]) -> int:
-    """Return the highest number of an item in the names of this federation's own transfers and bookings; 0:
-    none.
-    """
+    """Return the highest number in the names of this federation's own transfers and bookings; 0: none."""
     parts = (one.split(".") for one in known)
     numbers = (one[1] for one in parts if len(one) in _PARTS and one[0] == name and one[1].isdecimal())
     return max((int(one) for one in numbers if len(one) <= _MAX_DIGITS), default=0)

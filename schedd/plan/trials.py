@@ -169,7 +169,7 @@ class Trials:
         return self._finish_round(how, k, decided, too_late), int(behind)
 
     def reset_growth(self) -> None:
-        """Start with another job without any room made for it."""
+        """Start with another job: no room was made for it yet."""
         self._full = 0
 
     def _proposal_state(self) -> pr.ProposalState:

@@ -36,7 +36,7 @@ class AccuracyFigures:
     """Accuracy of start estimates. Times in seconds, shares in 0..1; None: no data."""
 
     count: int
-    """Estimates whose P90 has passed."""
+    """Number of estimates with a P90 in the past."""
     p90_coverage: float | None = None
     """Share of jobs that started by their P90."""
     p50_coverage: float | None = None

@@ -44,9 +44,8 @@ class Journal:
     `state.json` holds the adapter's id, the epoch (incremented at each start), the highest leader's term, the
     last alert, the jobs on hold for a checkpoint, and the latest extensions of runs. `runs` gets a line
     before each request of a run, so that no decision is executed twice after a restart, and one without a
-    decision before the run is
-    preempted. `lock` excludes a second adapter. The constructor raises `JournalError`, methods that record
-    something before its request raise `JournalWriteError`.
+    decision before the run is preempted. `lock` excludes a second adapter. The constructor raises
+    `JournalError`. A method that records something before its request raises `JournalWriteError`.
     """
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:

@@ -307,7 +307,7 @@ def test_users_read_no_host_of_an_unreachable_cluster(tmp_path: Path) -> None:
 
 
 def test_restored_federation_reuses_no_name_of_a_booking(tmp_path: Path) -> None:
-    """Neither of a user's booking nor of a co-allocation's, nor one of a federation with another name."""
+    """Names of users' bookings and of co-allocations count; those of another federation do not."""
     worker = WorkerHarness(tmp_path)
     worker.cluster.booked = ["fed.41.1", "fed.42.r1.0~ann", "other.90.1", "lunch"]
     worker.round()

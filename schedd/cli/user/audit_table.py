@@ -1,4 +1,4 @@
-"""The audit as a table: who did what, and when; also refused attempts."""
+"""The audit as a table: time, name, action, cluster and reason; with refused actions."""
 
 import argparse
 import time

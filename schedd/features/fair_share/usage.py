@@ -84,7 +84,7 @@ class Usage:
                 del self._owners[owner]
 
     def no_later_than(self, now: int) -> "Usage":
-        """Return a copy in which no usage is of the future, after the clock was set back."""
+        """Return a copy for a clock that was set back: usage after ``now`` counts as usage at ``now``."""
         new = Usage(self.levels, self.interval, self.depth)
         newest = now // self.interval
         for owner, windows in self._owners.items():

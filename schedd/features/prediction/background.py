@@ -121,7 +121,7 @@ class ExpectedStartWorker:
         self._thread.join(10)
 
     def seconds_to_forecast(self) -> float | None:
-        """Return the real time in which new jobs probably have a forecast; None: none is expected."""
+        """Return the real seconds until new jobs probably have a forecast; None: no forecast is due."""
         if self._loop.on_standby or not self._loop.published.settings.predict or self._all.took < 0:
             return None
         return self._all.rest(time.monotonic()) + self._all.took

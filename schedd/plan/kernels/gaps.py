@@ -55,10 +55,10 @@ from schedd.plan.kernels.layout import (
 from schedd.plan.kernels.rows import fit, is_spent, locate, needed
 from schedd.plan.kernels.selection import select_kth, sift_down, sift_up
 
-_MANY_ROWS: Final = 1024  # of fewer, a search looks at all
-_SAMPLES: Final = 128
-_FIRST_ROWS: Final = 64
-_MORE_ROWS: Final = 8  # so many times as many rows in each further step of a search
+_MANY_ROWS: Final = 1024  # a search over fewer rows examines all at once
+_SAMPLES: Final = 128  # rows that are sampled to estimate a bound
+_FIRST_ROWS: Final = 64  # approximate number of rows for the first step of a search
+_MORE_ROWS: Final = 8  # factor of the number of rows for each further step of a search
 
 
 @inner

@@ -127,7 +127,7 @@ class OpenPBSStarter:
     ) -> None:
         """`queues` are the queues of this scheduler; None before the first reading: all.
 
-        `hosts` are the hosts that are planned as one node. `reservations` are those of the last full
+        `hosts` are the hosts that are planned as one node. `reservations` are the names in the last full
         reading; None before it. `walltimes` survive a restart if they have a file.
         """
         self._borrow = borrow
