@@ -42,6 +42,7 @@ FEATURES: Final = (
     Feature("node_choice", {}),
     Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
+    Feature("prices", {}),
     Feature("transfers", {}),
     Feature("preemption", {}),
     Feature("walltime_extensions", {}),

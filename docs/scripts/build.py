@@ -14,7 +14,6 @@ from schedd.feature_list import FEATURES, feature_modules
 from schedd.features.formula.terms import LABEL_TERMS, TERMS, TEXT_TERMS
 from schedd.federation import settings as federation
 from schedd.service.settings.reference import by_feature, described, needed
-from schedd.service.settings.site import SiteSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 _GUIDE = "[Commands for users](../users/commands.md) shows what they print."
@@ -83,6 +82,7 @@ _PAGES = {
     "periods": "administrators/policy.md#rules-by-time",
     "portal": "users/portal.md",
     "power": "administrators/power.md",
+    "prices": "administrators/alternatives.md#watts-and-prices",
     "prediction": "developers/engine.md#expected-starts",
     "preemption": "administrators/preemption.md",
     "qos": "administrators/qos.md",
@@ -138,16 +138,23 @@ def features_page() -> str:
     for feature in sorted(FEATURES):
         package = import_module(f"schedd.features.{feature.name}")
         purpose = " ".join((package.__doc__ or "").split()).rstrip(".")
-        modules = [settings for settings in _SETTINGS if settings.__name__.startswith(package.__name__ + ".")]
-        tables = {module.SETTINGS.table for module in modules} | {
-            feature.name
-        } & SiteSettings.model_fields.keys()
-        settings = ", ".join(f"`{table}`" for table in sorted(tables))
+        settings = ", ".join(f"`{name}`" for name in sorted(_feature_settings(package.__name__)))
         commands = ", ".join(f"`schedd {command}`" for command in feature.commands)
         page = _PAGES[feature.name]
         title = page.rpartition("#")[2].rpartition("/")[2].removesuffix(".md").replace("-", " ")
         rows.append(f"| `{feature.name}` | {purpose} | {settings} | {commands} | [{title}](../{page}) |\n")
     return _FEATURES + "".join(rows)
+
+
+def _feature_settings(package: str) -> Iterator[str]:
+    """The tables and the single settings of a feature."""
+    for module in _SETTINGS:
+        if module.__name__ == f"{package}.settings":
+            if hasattr(module, "SETTINGS"):
+                yield module.SETTINGS.table
+            for fields in ("CLUSTER_FIELDS", "SITE_FIELDS"):
+                if hasattr(module, fields):
+                    yield from getattr(module, fields).model.model_fields
 
 
 def federation_page() -> str:

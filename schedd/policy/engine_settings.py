@@ -1,12 +1,14 @@
 """Settings of the engine, with their defaults."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, create_model
 
 from schedd.plan.criteria import DEFAULT_WEIGHTS, PATIENCE
+from schedd.policy.feature_settings import cluster_fields
 from schedd.policy.site import SitePolicy, site_policy
+from schedd.policy.site_tables import QueueName
 from schedd.policy.slack import Slack
 from schedd.wire.section import Section
 from schedd.wire.times import AllowedValues, FloatSeconds, Seconds, Step, Whole
@@ -21,7 +23,6 @@ SITE_PUBLISH_HOLD: Final = 600
 """Default time in seconds for which the optimiser keeps a published start: decision 162."""
 
 StartRate = Annotated[int, Field(ge=0, le=100_000)]
-QueueName = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,255}$")]
 SlackText = Annotated[
     str,
     BeforeValidator(lambda value: str(Slack.parse(str(value)))),
@@ -36,7 +37,7 @@ ParsedSite = Annotated[
 ]
 
 
-class PlanningSettings(Section):
+class KernelPlanningSettings(Section):
     """Settings of a cluster that the engine reads, with values of the file. The file's defaults for a site
     differ for a few: ``ClusterSettings``.
     """
@@ -151,16 +152,6 @@ class PlanningSettings(Section):
     search_patience: Seconds = PATIENCE
     """Searches move back no job that has waited this long, except by up to a twelfth of it
     (docs/developers/optimisation.md)."""
-    predict: bool = False
-    """Learn how long jobs run, and show when they are expected to start (P50 and P90). If off, learned data
-    are deleted. Walltimes remain decisive for ending jobs and for promises in any case."""
-    predict_from: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
-    """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`), or
-    the output of Slurm's `sacct` (`--parsable2` or `--json`): the jobs of the last year are read from them
-    at the first start, for predictions from the beginning.
-    """
-    queue_predict: dict[QueueName, bool] = Field(default_factory=dict)
-    """The same for single queues: `{ debug = false }`."""
     repair_slice: int = Field(default=16_000, ge=1, le=10**9)
     """Work between two checks for new events; the default is about half a millisecond."""
     priority_every: Whole = Field(default=300, ge=1, le=86_400)
@@ -176,6 +167,24 @@ class PlanningSettings(Section):
     """Maximum number of events, and of jobs and nodes of snapshots, kept there."""
     validate_: bool = Field(default=False, alias="validate")
     """Check all invariants after every batch: for tests, much too slow for production."""
+
+    def predicts(self, queue: str) -> bool:  # noqa: ARG002  # as in the feature that replaces it
+        """Whether the run times of a queue's jobs are predicted, and their starts expected."""
+        return False
+
+
+if TYPE_CHECKING:
+
+    class PlanningSettings(KernelPlanningSettings):
+        """The settings with those of all features."""
+
+else:
+    PlanningSettings = create_model(
+        "PlanningSettings",
+        __base__=(*(one.model for one in cluster_fields()), KernelPlanningSettings),
+        __doc__=KernelPlanningSettings.__doc__,
+        __module__=__name__,
+    )
 
 
 class EngineSettings(PlanningSettings):
@@ -193,10 +202,6 @@ class EngineSettings(PlanningSettings):
     """What a plan is judged by when a search found another: criteria of ``schedd.plan.evaluate``."""
     site: ParsedSite = Field(default_factory=lambda: site_policy({}))
     """The site's policy, parsed once; stored as the plain values from which it was parsed."""
-
-    def predicts(self, queue: str) -> bool:
-        """Whether the run times of a queue's jobs are predicted, and their starts expected."""
-        return self.predict and self.queue_predict.get(queue, True)
 
     @property
     def criteria(self) -> Mapping[str, float]:

@@ -1,13 +1,15 @@
-"""Settings of features: each is a table of ``[clusters.NAME.site]``, declared in the feature's folder.
+"""Settings of features, declared in the folders of the features.
 
-A feature with settings has a module ``settings`` with a ``SETTINGS``. The same frozen model checks the file,
-is documented in the reference of settings, and is what the feature's rules read: ``site.part(TheModel)``.
+A feature with settings has a module ``settings``. Its ``SETTINGS`` declares a table of
+``[clusters.NAME.site]``: the same frozen model checks the file, is documented in the reference of settings,
+and is what the feature's rules read: ``site.part(TheModel)``. Its ``SITE_FIELDS`` and ``CLUSTER_FIELDS``
+declare settings that are no table of their own, in ``[clusters.NAME.site]`` and in ``[clusters.NAME]``.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from schedd.feature_list import feature_modules
 from schedd.policy.limits import Limit
@@ -15,6 +17,7 @@ from schedd.policy.site_tables import WindowSettings
 from schedd.wire.section import Section
 
 _S = TypeVar("_S", bound=Section)
+_D = TypeVar("_D")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +48,47 @@ class FeatureSettings:
     setting."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureFields:
+    """Declaration of a feature's settings among others in a table. The table's model inherits ``model``."""
+
+    model: type[Section]
+    """The fields. A method of it replaces the core's method of the same name."""
+    heading: str  # heading of the settings in the reference
+    site_defaults: Mapping[str, Any] = field(default_factory=dict)
+    """For ``CLUSTER_FIELDS``: the defaults of the file that differ from the engine's."""
+    tables: Mapping[str, type[Section]] = field(default_factory=dict)
+    """Tables among the settings, by their names in the reference: ``[clusters.NAME.site.power.NODES]``."""
+    advice: Callable[[Any], Iterator[str]] | None = None
+    """Warnings about valid settings, from the table's model. Each begins with the setting."""
+
+
 @cache
 def feature_settings() -> tuple[FeatureSettings, ...]:
-    """The declarations of all features that have settings."""
-    return tuple(cast("FeatureSettings", module.SETTINGS) for module in feature_modules("settings"))
+    """The declarations of all features that have a table."""
+    return _declarations("SETTINGS", FeatureSettings)
+
+
+@cache
+def site_fields() -> tuple[FeatureFields, ...]:
+    """The declarations of all features with settings in ``[clusters.NAME.site]`` itself."""
+    return _declarations("SITE_FIELDS", FeatureFields)
+
+
+@cache
+def cluster_fields() -> tuple[FeatureFields, ...]:
+    """The declarations of all features with settings in ``[clusters.NAME]`` itself."""
+    return _declarations("CLUSTER_FIELDS", FeatureFields)
+
+
+def site_defaults() -> dict[str, Any]:
+    """The file's defaults of features' settings of a cluster that differ from the engine's."""
+    return {name: value for one in cluster_fields() for name, value in one.site_defaults.items()}
+
+
+def _declarations(name: str, kind: type[_D]) -> tuple[_D, ...]:
+    found = [getattr(module, name, None) for module in feature_modules("settings")]
+    return tuple(one for one in found if isinstance(one, kind))
 
 
 def parse_feature_settings(plain: Mapping[str, Any]) -> dict[type[Section], Section]:

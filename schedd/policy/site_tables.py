@@ -33,6 +33,7 @@ WindowText = Annotated[str, AfterValidator(_checked_window)]
 VARIABLE_TABLES: Final = ("priority", "classes", "formula", "node_choice", "preemption")
 """Tables of the site's policy that may be others at certain times."""
 OptionalName = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")]
+QueueName = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,255}$")]
 LocalTime = Annotated[datetime, AfterValidator(_zoneless)]
 
 

@@ -19,6 +19,7 @@ from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placements import current_allocation
 from schedd.plan.rebase import rebase
 from schedd.plan.trials import startable
+from schedd.policy.feature_settings import site_defaults
 from schedd.policy.site import site_policy
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.questions.summaries import evaluate_criteria
@@ -127,7 +128,7 @@ def _run(engine: Engine, steps: list[tuple[int, list[Event]]]) -> None:
 
 
 def _without_policy() -> None:
-    engine = Engine(EngineSettings(node_grace=60, predict=True), _T)
+    engine = Engine(EngineSettings(node_grace=60).with_changes(**site_defaults()), _T)
     steps: list[tuple[int, list[Event]]] = [
         (0, [_node("a"), _node("b"), _node("c", cpus=8)]),
         (0, [_queued(i, nodes="1:ppn=4", walltime="3600", mem="1gb") for i in range(3)]),

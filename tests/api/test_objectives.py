@@ -30,7 +30,7 @@ CLOCK = StillClock()
 def priced(the_app: FastAPI) -> Iterator[TestClient]:
     """Two nodes and five jobs of four cpus and an hour; of the last, its owner would pay 1.50."""
     clusters = Clusters(
-        {"main": EngineSettings(site=site_policy(SITE), slack="1000000", predict=True)}, CLOCK
+        {"main": EngineSettings(site=site_policy(SITE), slack="1000000").with_changes(predict=True)}, CLOCK
     )
     CLOCK.moment = T
     clusters.start(warm=False)

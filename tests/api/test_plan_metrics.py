@@ -88,7 +88,7 @@ def test_without_a_database_there_is_no_history(busy_cluster: TestClient) -> Non
 @pytest.fixture
 def durable(the_app: FastAPI, tmp_path: Path) -> Iterator[TestClient]:
     kept = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
-    clusters = Clusters({"main": EngineSettings(predict=True)}, StillClock(), durable=kept)
+    clusters = Clusters({"main": EngineSettings().with_changes(predict=True)}, StillClock(), durable=kept)
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:

@@ -432,7 +432,7 @@ def test_daemon_learns_the_run_times_of_jobs_that_ended_before_the_demo(tmp_path
     steady, log = SteadyWorkload(4, 8, 10, 3), tmp_path / "log"
     write_past_runs(steady, log, T)
     runs = steady.past_orders()
-    learned = past_runs(EngineSettings(predict=True, predict_from=str(log)), "demo", T)
+    learned = past_runs(EngineSettings().with_changes(predict=True, predict_from=str(log)), "demo", T)
     assert learned is not None
     assert learned.ends == len(runs) > 1_000, "none of them ended later"
     arrivals = [one.order for one in islice(steady.arrivals(lambda: (10, 0.0), lambda: 0.0), 50)]

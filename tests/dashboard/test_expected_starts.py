@@ -14,7 +14,9 @@ from tests.dashboard.test_pages import column_texts, model, wait_until_drawn
 from tests.service.planner_harness import event_id
 
 Open = Callable[..., UserWindow]
-pytestmark = pytest.mark.parametrize("site", [EngineSettings(slack="900", predict=True)], indirect=True)
+pytestmark = pytest.mark.parametrize(
+    "site", [EngineSettings(slack="900").with_changes(predict=True)], indirect=True
+)
 SECONDS = (2_500, 4_000), (2_000, 5_000)
 """Seconds after T: the expected start and P90 of the jobs planned first and last."""
 

@@ -74,7 +74,7 @@ def test_a_draining_node_shows_its_last_end(site: DashboardSite, client: httpx2.
     assert "No jobs ended here in the last day." in page
 
 
-@pytest.mark.parametrize("site", [EngineSettings(slack="900", predict=True)], indirect=True)
+@pytest.mark.parametrize("site", [EngineSettings(slack="900").with_changes(predict=True)], indirect=True)
 def test_passed_and_old_forecasts_are_not_shown_and_tables_show_their_time(
     site: DashboardSite, client: httpx2.Client
 ) -> None:

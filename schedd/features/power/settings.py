@@ -1,12 +1,36 @@
-"""Settings of power saving: ``[clusters.NAME.site.power_saving]``."""
+"""Settings of power: watts of nodes, power caps, and power saving, in ``[clusters.NAME.site]``."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from schedd.policy.feature_settings import FeatureSettings
-from schedd.wire.section import Name, Names, Section
+from schedd.policy.economy import Draw, PowerCap
+from schedd.policy.energy_placement import EnergyPlacement
+from schedd.policy.feature_settings import FeatureFields, FeatureSettings
+from schedd.wire.section import Name, Names, Section, SettingConflictError
 from schedd.wire.times import Whole
+
+_HEADING: Final = "Power, energy and prices"
+
+
+class PowerSettings(Section):
+    """Watts of nodes, and rules that need them."""
+
+    power: dict[Name, Draw] = Field(default_factory=dict)
+    """Watts of nodes, by name or property: `[clusters.main.site.power.epyc]`. The plan's energy is known if
+    every node has watts."""
+    power_caps: tuple[PowerCap, ...] = ()
+    """Power caps, always or in windows: `[[clusters.main.site.power_caps]]`."""
+    thrift: EnergyPlacement | None = None
+    """Jobs prefer nodes that draw less power: `[clusters.main.site.thrift]`."""
+
+    @model_validator(mode="after")
+    def _need_watts(self) -> Self:
+        if self.power_caps and not self.power:
+            raise SettingConflictError(("power_caps", 0), "power_caps need watts of nodes: a table power")
+        if self.thrift is not None and self.thrift.prefer and not self.power:
+            raise SettingConflictError(("thrift", "prefer"), "it needs watts of nodes: a table power")
+        return self
 
 
 class PowerSavingSettings(Section):
@@ -43,5 +67,14 @@ SETTINGS: Final = FeatureSettings(
     table="power_saving",
     model=PowerSavingSettings,
     about="When idle nodes are switched off: `[clusters.main.site.power_saving]`. Without it they stay on.",
-    heading="Power, energy and prices",
+    heading=_HEADING,
+)
+SITE_FIELDS: Final = FeatureFields(
+    model=PowerSettings,
+    heading=_HEADING,
+    tables={
+        "[clusters.NAME.site.power.NODES]": Draw,
+        "[[clusters.NAME.site.power_caps]]": PowerCap,
+        "[clusters.NAME.site.thrift]": EnergyPlacement,
+    },
 )

@@ -20,6 +20,7 @@ from schedd.features.prediction.expected_starts import (
     expected_starts_input,
 )
 from schedd.features.prediction.hypothetical_start import ExpectationSource, expectation_source
+from schedd.features.prediction.settings import prediction_settings
 from schedd.features.prediction.state import find_predictor
 from schedd.plan.columns import PLANNED
 from schedd.plan.plan import Plan
@@ -122,7 +123,11 @@ class ExpectedStartWorker:
 
     def seconds_to_forecast(self) -> float | None:
         """Return the real seconds until new jobs probably have a forecast; None: no forecast is due."""
-        if self._loop.on_standby or not self._loop.published.settings.predict or self._all.took < 0:
+        if (
+            self._loop.on_standby
+            or not prediction_settings(self._loop.published.settings).predict
+            or self._all.took < 0
+        ):
             return None
         return self._all.rest(time.monotonic()) + self._all.took
 
@@ -151,7 +156,7 @@ class ExpectedStartWorker:
     def _next_round_kind(self, now: float) -> RoundKind:
         loop = self._loop
         published = loop.published
-        if loop.on_standby or not published.settings.predict:
+        if loop.on_standby or not prediction_settings(published.settings).predict:
             return ""
         if published.arriving:  # a round would be outdated before it ends
             return ""

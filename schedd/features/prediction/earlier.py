@@ -8,6 +8,7 @@ import structlog
 from schedd.dialect.accounting import EndedRun
 from schedd.dialect.units import parse_walltime
 from schedd.engine import EngineSettings, array_name
+from schedd.features.prediction.settings import prediction_settings
 from schedd.features.prediction.state import PredictionState
 from schedd.policy.site import SitePolicy
 from schedd.predict import JobFeatures, Learner, RunTimePredictor, RunTimes
@@ -31,12 +32,13 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
     at its end, so that the calibration is right, too. Unreadable records are logged and skipped. A node has
     the speed that the settings give for its name, else 1: the logs do not have its properties.
     """
-    if not settings.predict or not settings.predict_from:
+    given = prediction_settings(settings)
+    if not given.predict or not given.predict_from:
         return None
     site = settings.site
     fastest = max(site.speeds.values(), default=1.0)
     runs = []
-    for run in ended_runs(Path(settings.predict_from), now - _OLDEST, cluster, "how long jobs ran"):
+    for run in ended_runs(Path(given.predict_from), now - _OLDEST, cluster, "how long jobs ran"):
         ask = _job_features(run, fastest)
         if (
             ask is not None

@@ -8,6 +8,7 @@ from schedd.engine.facts.arrays import array_name
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
+from schedd.features.prediction.settings import prediction_settings
 from schedd.features.prediction.state import PredictionState, find_predictor
 from schedd.predict import CalibratedStart, JobFeatures, PlannedSpeeds, RunTimePredictor, speed_range
 from schedd.wire import JobFacts, StartsExpected
@@ -195,7 +196,7 @@ def close_batch(state: EngineState, event: str) -> None:
 def begin_predictions(state: EngineState) -> None:
     """Adapt the predictor to the settings: they may be others than those under which it was saved."""
     part = state.part(PredictionState)
-    if not state.settings.predict:
+    if not prediction_settings(state.settings).predict:
         part.predictor = None
     elif part.predictor is None:
         part.predictor = RunTimePredictor()

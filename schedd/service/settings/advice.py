@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from schedd.policy.feature_settings import feature_settings
+from schedd.policy.feature_settings import cluster_fields, feature_settings
 from schedd.service.settings.feature_tables import daemon_tables
 from schedd.service.settings.file import Settings
 from schedd.service.settings.site import SiteSettings
-from schedd.wire.toml_files import path_fault
 
 
 def settings_advice(settings: Settings) -> Iterator[str]:
@@ -36,9 +35,9 @@ def settings_advice(settings: Settings) -> Iterator[str]:
             yield f"{where}.slack: promises leave no room, so that no job may be planned before an older one"
         if cluster.slack == "off" and cluster.policy == "conservative":
             yield f"{where}.slack: jobs are told when they start, and promised nothing"
-        logs = cluster.predict_from if cluster.predict else None
-        if logs and (fault := path_fault(Path(logs))):
-            yield f"{where}.predict_from: {logs}: {fault}; no earlier jobs are learned from"
+        for fields in cluster_fields():
+            if fields.advice is not None:
+                yield from (f"{where}.{line}" for line in fields.advice(cluster))
         yield from _about_site(f"{where}.site", cluster.site)
         if cluster.validate_:
             yield f"{where}.validate: every batch is checked; much too slow for production"

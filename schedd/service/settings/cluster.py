@@ -1,8 +1,8 @@
 """Settings of one cluster: its engine, and the site's policy."""
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from schedd.policy.engine_settings import (
     SITE_PUBLISH_HOLD,
@@ -15,12 +15,13 @@ from schedd.policy.engine_settings import (
     SlackText,
     StartRate,
 )
+from schedd.policy.feature_settings import site_defaults
 from schedd.policy.site import site_policy
 from schedd.service.settings.site import SiteSettings
 from schedd.wire.times import Seconds
 
 
-class ClusterSettings(PlanningSettings):
+class KernelClusterSettings(PlanningSettings):
     """One cluster: how its engine plans. Changes apply after a reload to later decisions, except `policy`,
     which needs a restart, as do clusters that are added or removed.
     """
@@ -31,7 +32,6 @@ class ClusterSettings(PlanningSettings):
     slack: SlackText = str(SITE_SLACK)
     publish_pause: Seconds = SITE_PUBLISH_PAUSE
     publish_hold: Seconds = SITE_PUBLISH_HOLD
-    predict: bool = True
     site: SiteSettings = Field(default_factory=SiteSettings)
     """Rules of the site beyond the server's; see below."""
 
@@ -55,3 +55,21 @@ class ClusterSettings(PlanningSettings):
                 f"that was not answered, decision_expiry + answer_grace = {least}, or a job could start twice"
             )
         return self
+
+
+if TYPE_CHECKING:
+
+    class ClusterSettings(KernelClusterSettings):
+        """The settings with the file's defaults of all features."""
+
+else:
+    ClusterSettings = create_model(
+        "ClusterSettings",
+        __base__=KernelClusterSettings,
+        __doc__=KernelClusterSettings.__doc__,
+        __module__=__name__,
+        **{
+            name: (KernelClusterSettings.model_fields[name].annotation, value)
+            for name, value in site_defaults().items()
+        },
+    )

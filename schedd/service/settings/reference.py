@@ -13,9 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from schedd.policy.economy import Draw, PowerCap, Price
-from schedd.policy.energy_placement import EnergyPlacement
-from schedd.policy.feature_settings import FeatureSettings, feature_settings
+from schedd.policy.feature_settings import FeatureSettings, cluster_fields, feature_settings, site_fields
 from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
 from schedd.service.settings.auth import (
@@ -70,11 +68,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.priority]": PrioritySettings,
     "[clusters.NAME.site.classes.CLASS]": JobClass,
     "[clusters.NAME.site.node_sets]": NodeSetSettings,
-    "[clusters.NAME.site.power.NODES]": Draw,
-    "[[clusters.NAME.site.prices]]": Price,
-    "[[clusters.NAME.site.power_caps]]": PowerCap,
     "[clusters.NAME.site.reliability]": Reliability,
-    "[clusters.NAME.site.thrift]": EnergyPlacement,
+    **{name: model for one in site_fields() for name, model in one.tables.items()},
     **{f"[{one.table}]": one.model for one in daemon_tables()},
     **{name: model for one in feature_settings() for name, model in _feature_sections(one).items()},
 }
@@ -186,7 +181,7 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "Promises and published starts": (
         ("slack", "queue_slack", "publish_threshold", "publish_pause", "publish_hold", "publish_rate"),
     ),
-    "Predicted run times": (("predict", "predict_from", "queue_predict"),),
+    "Predicted run times": (),
     "Searches and alternative plans": (
         (
             "search_every",
@@ -220,16 +215,15 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "Limits and licences": (),
     "Reservations and bookings": (),
     "Node sets": ("[clusters.NAME.site.node_sets]",),
-    "Power, energy and prices": (
-        "[clusters.NAME.site.power.NODES]",
-        "[[clusters.NAME.site.power_caps]]",
-        "[[clusters.NAME.site.prices]]",
-        "[clusters.NAME.site.thrift]",
-    ),
+    "Power, energy and prices": (),
     "Diagnosis": (("batch_limit", "log_batches", "log_weight", "validate"),),
 }
 for _table in daemon_tables():
     FEATURES[_table.heading] = (f"[{_table.table}]", *FEATURES.get(_table.heading, ()))
+for _fields in cluster_fields():
+    FEATURES[_fields.heading] = (*FEATURES.get(_fields.heading, ()), tuple(_fields.model.model_fields))
+for _fields in site_fields():
+    FEATURES[_fields.heading] = (*FEATURES.get(_fields.heading, ()), *_fields.tables)
 for _one in feature_settings():
     FEATURES[_one.heading] = (*FEATURES.get(_one.heading, ()), *_feature_sections(_one))
 """Sections by feature. A tuple names settings of ``[clusters.NAME]``, a section that several
@@ -242,8 +236,10 @@ def needed(adapter: Mapping[str, type[BaseModel]]) -> str:
     rows = []
     for setting in NEEDED:
         name, _, field_name = setting.rpartition(" ")
-        section = {**SECTIONS, **adapter}[name]
-        found = section.model_fields[field_name]
+        section = {**SECTIONS, **adapter}.get(name)
+        found = section.model_fields.get(field_name) if section is not None else None
+        if section is None or found is None:  # of a feature that was removed
+            continue
         about = asked.get(setting) or _cell(setting_descriptions(section)[found.alias or field_name])
         rows.append(f"| `{setting}` | {_default(found)} | {about} |")
     return "\n".join(["| setting | default | |", "|---|---|---|", *rows])
@@ -253,6 +249,8 @@ def by_feature(adapter: Mapping[str, type[BaseModel]]) -> str:
     """Return all settings as Markdown, grouped by feature; last the sections of the adapter's file."""
     parts = []
     for feature, entries in FEATURES.items():
+        if not entries:  # its features were removed
+            continue
         parts.append(f"## {feature}\n")
         parts += [_cluster_part(one) if isinstance(one, tuple) else section(one) for one in entries]
     parts.append("## Adapter\n")

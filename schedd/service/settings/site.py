@@ -6,9 +6,7 @@ from pydantic import AfterValidator, Field, create_model, model_validator
 
 from schedd.alternatives.objective_weights import ObjectiveWeights
 from schedd.plan.criteria import check_weights, parse_criteria
-from schedd.policy.economy import Draw, PowerCap, Price
-from schedd.policy.energy_placement import EnergyPlacement
-from schedd.policy.feature_settings import feature_settings
+from schedd.policy.feature_settings import feature_settings, site_fields
 from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
 from schedd.policy.site import site_policy
@@ -89,32 +87,14 @@ class KernelSiteSettings(Section):
     """Weights of the objectives for alternative plans (`schedd alternatives`); none is offered that is worse
     than the live one by all of them together: `{ wait = 1, energy = 2 }`. Default: `wait`, `makespan`,
     `energy` and `cost`, 1 each if known."""
-    power: dict[Name, Draw] = Field(default_factory=dict)
-    """Watts of nodes, by name or property: `[clusters.main.site.power.epyc]`. The plan's energy is known if
-    every node has watts."""
-    power_caps: tuple[PowerCap, ...] = ()
-    """Power caps, always or in windows: `[[clusters.main.site.power_caps]]`."""
     reliability: Reliability | None = None
     """Long jobs avoid nodes that fail: `[clusters.main.site.reliability]`."""
-    thrift: EnergyPlacement | None = None
-    """Jobs prefer nodes that draw less power: `[clusters.main.site.thrift]`."""
-    prices: tuple[Price, ...] = ()
-    """Prices of node time: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""
-    cost_limits: Literal["soft", "hard"] = "soft"
-    """What `-W x=cost_limit:2.50` means: with `soft` a job that costs more is planned and marked; with `hard`
-    it is planned and started only where it costs no more."""
-    currency: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,16}$")] = "EUR"
-    """Currency of the prices, for display."""
 
     @model_validator(mode="after")
     def _make_sense(self) -> Self:
         if self.priority.deadline_least > self.priority.deadline_most:
             words = "it must not be more than deadline_most"
             raise SettingConflictError(("priority", "deadline_least"), words)
-        if self.power_caps and not self.power:
-            raise SettingConflictError(("power_caps", 0), "power_caps need watts of nodes: a table power")
-        if self.thrift is not None and self.thrift.prefer and not self.power:
-            raise SettingConflictError(("thrift", "prefer"), "it needs watts of nodes: a table power")
         site_policy(self.plain)
         for feature in feature_settings():
             if feature.check is not None:
@@ -130,12 +110,12 @@ class KernelSiteSettings(Section):
 if TYPE_CHECKING:
 
     class SiteSettings(KernelSiteSettings):
-        """The rules with the tables of all features."""
+        """The rules with the settings of all features."""
 
 else:
     SiteSettings = create_model(
         "SiteSettings",
-        __base__=KernelSiteSettings,
+        __base__=(*(one.model for one in site_fields()), KernelSiteSettings),
         __doc__=KernelSiteSettings.__doc__,
         __module__=__name__,
         **{

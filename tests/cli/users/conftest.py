@@ -55,7 +55,9 @@ def clock() -> StillClock:
 
 @pytest.fixture
 def clusters(clock: StillClock) -> Iterator[Clusters]:
-    found = Clusters({"main": EngineSettings(end_allowance=0, publish_starts=False, predict=True)}, clock)
+    found = Clusters(
+        {"main": EngineSettings(end_allowance=0, publish_starts=False).with_changes(predict=True)}, clock
+    )
     found.start(warm=False)
     found.service("main", ExpectedStartWorker).stop()  # on a busy machine its forecasts come during a test
     yield found

@@ -45,7 +45,7 @@ def app() -> FastAPI:
 
 @pytest.fixture
 def clusters(clock: StillClock) -> Iterator[Clusters]:
-    settings = EngineSettings(end_allowance=0, predict=True, publish_pause=0)
+    settings = EngineSettings(end_allowance=0, publish_pause=0).with_changes(predict=True)
     found = Clusters({"main": settings}, clock)
     found.start(warm=False)
     found.service("main", ExpectedStartWorker).stop()

@@ -40,10 +40,8 @@ class Shell(RuleBasedStateMachine):
         repair_slice=40,
         publish_rate=3,
         publish_pause=20,
-        predict=True,
-        queue_predict={"long": False},
         site=site_policy({"bookings": {"most": 3}}),
-    )
+    ).with_changes(predict=True, queue_predict={"long": False})
 
     def __init__(self) -> None:
         super().__init__()

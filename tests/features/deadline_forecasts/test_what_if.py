@@ -26,7 +26,7 @@ HOUR = 3_600
 def clusters() -> Iterator[Clusters]:
     """One node, and two jobs of an hour each: the first is dispatched, the second has a deadline."""
     clock = StillClock()
-    found = Clusters({"main": EngineSettings(predict=True, publish_starts=False)}, clock)
+    found = Clusters({"main": EngineSettings(publish_starts=False).with_changes(predict=True)}, clock)
     found.start(warm=False)
     loop = found["main"]
     loop.submit([node("n1"), job("0")]).result(WAIT_S)

@@ -16,7 +16,7 @@ from tests.dashboard.test_pages import AXE
 from tests.property_examples import some
 from tests.service.planner_harness import job
 
-SETTINGS: Final = EngineSettings(slack="900", predict=True)
+SETTINGS: Final = EngineSettings(slack="900").with_changes(predict=True)
 SCREENS: Final[dict[str, dict[str, Any]]] = {
     f"{width} px, {scheme}": {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     for width, scheme in ((1440, "light"), (768, "dark"), (390, "light"))

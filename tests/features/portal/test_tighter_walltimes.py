@@ -36,7 +36,9 @@ PAGE = "/dashboard/main/my-jobs"
 def served() -> Iterator[Callable[..., TestClient]]:
     """Return a function that serves a cluster in which job 3, of the caller, waits behind a wide job."""
     warm_up()
-    clusters = Clusters({"main": EngineSettings(predict=True, site=site_policy(SITE))}, StillClock())
+    clusters = Clusters(
+        {"main": EngineSettings(site=site_policy(SITE)).with_changes(predict=True)}, StillClock()
+    )
     clusters.start(warm=False)
     app = create_app(clusters, tokens())
     add_dashboard(app)

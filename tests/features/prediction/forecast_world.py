@@ -98,10 +98,9 @@ class ForecastWorld:
             slack="30m+0.5w",
             end_allowance=0,
             decision_expiry=3_600,
-            predict=True,
             publish_starts=False,
             hole_failures=0,
-        )
+        ).with_changes(predict=True)
         self.engine = Engine(settings, self.now)
         self._arrivals = work.arrivals(self._measure_queue, lambda: self.now - _BEGIN)
         if self.past:

@@ -48,7 +48,9 @@ def events() -> list[dict[str, Any]]:
 def site(the_app: FastAPI, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[TestClient]:
     kept = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite")) if request.param else None
     clusters = Clusters(
-        {"main": EngineSettings(predict=True, site=site_policy(SITE))}, StillClock(), durable=kept
+        {"main": EngineSettings(site=site_policy(SITE)).with_changes(predict=True)},
+        StillClock(),
+        durable=kept,
     )
     clusters.start(warm=False)
     the_app.state.clusters = clusters
@@ -160,7 +162,8 @@ def command(
 ) -> Iterator[Callable[..., str]]:
     """Returns what a command prints after these events, and a round of predictions."""
     clusters = Clusters(
-        {"main": EngineSettings(predict=True, site=site_policy(SITE), publish_starts=False)}, StillClock()
+        {"main": EngineSettings(site=site_policy(SITE), publish_starts=False).with_changes(predict=True)},
+        StillClock(),
     )
     clusters.start(warm=False)
     the_app.state.clusters = clusters

@@ -165,7 +165,7 @@ def test_running_prediction_round_ends_with_the_daemon() -> None:
 
 def test_learned_run_times_are_rebuilt_from_the_log() -> None:
     """A restarted daemon reaches the same state, from its log and from a checkpoint."""
-    settings = EngineSettings(end_allowance=0, publish_starts=False, predict=True)
+    settings = EngineSettings(end_allowance=0, publish_starts=False).with_changes(predict=True)
     engines = [Engine(settings, T), Engine(settings, T)]
     calls = []
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
@@ -257,7 +257,7 @@ def test_the_age_of_forecasts_is_bounded_with_10000_waiting_jobs(
     monkeypatch.setattr(background, "_is_urgent", lambda _: False)
     waiting = np.zeros(10_000, np.int64)
     published = SimpleNamespace(
-        settings=EngineSettings(predict=True),
+        settings=EngineSettings().with_changes(predict=True),
         arriving=0,
         states=waiting + PLANNED,
         expected=waiting - 1,  # new jobs come all the time

@@ -36,7 +36,7 @@ def accounting_record(
 
 
 def settings(where: Path, **more: Any) -> EngineSettings:
-    return EngineSettings(predict=True, predict_from=str(where), **more)
+    return EngineSettings().with_changes(predict=True, predict_from=str(where), **more)
 
 
 def learn_past_runs(where: Path, **more: Any) -> RunTimes:
@@ -93,8 +93,8 @@ def test_runs_without_walltime_are_skipped(tmp_path: Path) -> None:
 
 
 def test_without_logs_or_prediction_nothing_is_read(tmp_path: Path) -> None:
-    assert past_runs(EngineSettings(predict=True), "main", NOW) is None
-    assert past_runs(EngineSettings(predict_from=str(tmp_path)), "main", NOW) is None
+    assert past_runs(EngineSettings().with_changes(predict=True), "main", NOW) is None
+    assert past_runs(EngineSettings().with_changes(predict_from=str(tmp_path)), "main", NOW) is None
 
 
 def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None:

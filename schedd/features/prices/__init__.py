@@ -1,0 +1,1 @@
+"""Prices of node time: what jobs cost, and limits of their cost."""
