@@ -40,6 +40,28 @@ def test_walltime_limits_count_requested_walltimes() -> None:
     settings_in(done.toml("main"))
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["GROUPCFG[staff] MAXPROC[USER]=64", "ACCOUNTCFG[phys] MAXJOBPERUSER=4", "USERCFG[a] MAXJOB[GROUP]=4"],
+)
+def test_a_limit_of_each_user_within_one_group_is_no_limit_of_a_user_of_that_name(line: str) -> None:
+    done = import_maui(line)
+    assert "limits" not in done.site
+    (found,) = [one for one in done.findings if one.line]
+    assert found.verdict is Verdict.BLOCKER
+    assert "there is no limit of each" in found.message
+
+
+def test_old_endings_of_limits_say_of_whom_they_are() -> None:
+    assert import_maui("CLASSCFG[q] MAXJOBPERGROUP=3 MAXPROCPERACCOUNT=9 MAXIJOBPERUSER=2").site[
+        "limits"
+    ] == [
+        {"amount": 3, "what": "jobs", "who": "group", "queue": "q"},
+        {"amount": 9, "what": "cpus", "who": "account", "queue": "q"},
+        {"amount": 2, "what": "jobs", "who": "user", "queue": "q", "counts": "eligible"},
+    ]
+
+
 def test_qos_of_maui_become_levels_with_access_defaults_and_limits() -> None:
     text = """
     CREDWEIGHT 2
@@ -134,6 +156,8 @@ def test_preemptors_preemptees_and_the_policy_become_the_table_preemption() -> N
     }
     assert finding_text(done, "PREEMPTPOLICY") == "translated: preemption.methods = suspend"
     site_policy(done.site)
+    later = import_maui(f"{text}JOBPREEMPTMINACTIVETIME 00:30:00\n", moab=True)
+    assert later.site["preemption"]["min_run"] == 1800
     unused = import_maui("QOSCFG[high] QFLAGS=PREEMPTOR\nPREEMPTPOLICY SUSPEND\n")
     assert "preemption" not in unused.site, "no job has this QOS"
     other = import_maui(text.replace("SUSPEND", "CANCEL"))

@@ -76,6 +76,26 @@ def test_partitions_of_nodes_and_lists_of_users_become_partitions() -> None:
             {"expression": "-0.01*(mem / 1024) - 2*(cpus)"},
         ),
         (
+            "NODEALLOCATIONPOLICY PRIORITY\nNODECFG[DEFAULT] PRIORITY=10\nNODECFG[n1] PRIORITY=4",
+            {"prefer": {"n1": -6}},
+        ),
+        (
+            "NODEALLOCATIONPOLICY PRIORITY\nNODECFG[DEFAULT] PRIORITYF='CPROCS'\nNODECFG[n1] PRIORITY=4",
+            {"expression": "(cpus)"},
+        ),
+        (
+            (
+                "NODEALLOCATIONPOLICY PRIORITY\nNODECFG[DEFAULT] PRIORITYF='SPEED - 2*PRIORITY'\n"
+                "NODECFG[n1] PRIORITY=4"
+            ),
+            {"prefer": {"n1": -8}, "expression": "(speed)"},
+        ),
+        ("NODEALLOCATIONPOLICY PRIORITY\nNODECFG[n1] PRIORITY=4 PRIORITYF='SPEED'", None),
+        ("NODEALLOCATIONPOLICY PRIORITY\nNODECFG[DEFAULT] PRIORITYF='-APROCS'", {"arrange": "pack"}),
+        ("NODEALLOCATIONPOLICY PRIORITY\nNODECFG[DEFAULT] PRIORITYF='10 * APROCS'", {"arrange": "spread"}),
+        ("NODEALLOCATIONPOLICY PRIORITY\nNODECFG[DEFAULT] PRIORITYF='-JOBCOUNT'", {"arrange": "spread"}),
+        ("NODEALLOCATIONPOLICY PRIORITY\nNODECFG[DEFAULT] PRIORITYF='SPEED - JOBCOUNT'", None),
+        (
             "NODECFG[n1] PARTITION=fast\nPARCFG[fast] NODEALLOCATIONPOLICY=CONTIGUOUS",
             {"partitions": {"fast": {"arrange": "contiguous"}}},
         ),
@@ -86,6 +106,21 @@ def test_the_order_of_nodes_becomes_a_node_choice(text: str, choice: dict[str, o
     done = import_maui(text)
     assert done.site.get("node_choice") == choice
     settings_in(done.toml("main"))
+
+
+def test_resources_of_the_node_global_become_licences() -> None:
+    done = import_maui("NODECFG[GLOBAL] GRES=matlab:5,fluent\nNODECFG[n1] GRES=fpga:2\n", moab=True)
+    assert done.site["licences"] == {"matlab": {"copies": 5}, "fluent": {"copies": 1}}
+    assert finding_text(done, "NODECFG[n1] GRES").startswith("blocker: name it in the resources of the node")
+    settings_in(done.toml("main"))
+
+
+def test_node_sets_that_are_not_optional_are_strict() -> None:
+    text = "NODESETPOLICY ONEOF\nNODESETLIST a,b\nNODESETDELAY 60\nNODESETISOPTIONAL {}\n"
+    done = import_maui(text.format("FALSE"), moab=True)
+    assert done.site["node_sets"] == {"sets": {"a": ["a"], "b": ["b"]}, "strict": True}
+    settings_in(done.toml("main"))
+    assert import_maui(text.format("TRUE"), moab=True).site["node_sets"]["wait"] == 60
 
 
 def test_node_speeds_are_translated_if_fair_share_uses_them() -> None:

@@ -141,6 +141,8 @@ def test_moab_has_no_shortest_walltime_by_default() -> None:
     ("text", "formula"),
     [
         ("XFACTORWEIGHT 7\nXFMINWCLIMIT 0", "7 * xfactor + 60 * (eligible_time / 3600)"),
+        ("QUEUETIMEWEIGHT 0\nUSERPRIOWEIGHT 5", "5 * min(job_priority, 0)"),
+        ("QUEUETIMEWEIGHT 0\nUSERPRIOWEIGHT 5\nENABLEPOSUSERPRIORITY TRUE", "5 * job_priority"),
         (
             "QUEUETIMEWEIGHT 0\nXFACTORWEIGHT 1\nSERVICEWEIGHT 2",
             "2 * (1 + eligible_time / max(planned_walltime, 120))",

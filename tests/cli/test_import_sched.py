@@ -349,12 +349,12 @@ def test_default_preemption_matters_only_with_express_queues() -> None:
         ('node_sort_key: "ncpus HIGH assigned"', {"arrange": "pack"}, "translated: "),
         ('node_sort_key: "mem LOW unused"', {"arrange": "least_memory"}, "translated: "),
         ('node_sort_key: "mem HIGH unused"', None, "different: not translated"),
-        ('node_sort_key: "sort_priority HIGH" ALL', None, "different: not translated"),
+        ('node_sort_key: "sort_priority HIGH" ALL', {"expression": "sort_priority"}, "translated: "),
         ('node_sort_key: "a) HIGH"', None, "different: not translated"),
         ('node_sort_key: "ncpus UP"', None, "different: not translated: UP is neither HIGH nor LOW"),
         ('node_sort_key: "ncpus LOW free"', None, "different: not translated: free is none of total, "),
         ('node_sort_key: "ncpus"', None, "different: not translated: a key is a resource, HIGH or LOW"),
-        ('node_sort_key: "sort_priority LOW"', None, "different: not translated: priorities of vnodes"),
+        ('node_sort_key: "sort_priority LOW unused"', {"expression": "-sort_priority"}, "translated: "),
         ('node_sort_key: "ngpus HIGH unused"', None, "different: not translated: there is no order by ngpus"),
         ("smp_cluster_dist: round_robin", {"arrange": "spread"}, "different: node_choice.arrange"),
         ("smp_cluster_dist: pack", None, "no matter: node_choice packs"),
@@ -372,10 +372,18 @@ def test_the_order_of_nodes_becomes_a_node_choice(
 
 
 def test_of_several_keys_of_nodes_the_first_is_translated() -> None:
-    done = import_sched('node_sort_key: "ncpus HIGH"\nnode_sort_key: "mem LOW"\n')
-    assert done.site["node_choice"] == {"expression": "cpus"}
+    done = import_sched('node_sort_key: "mem HIGH"\nnode_sort_key: "ncpus LOW"\n')
+    assert done.site["node_choice"] == {"expression": "mem"}
     (left,) = [one for one in done.findings if one.line == 2]
     assert left.message.startswith("the first of these keys is translated")
+
+
+def test_a_second_key_of_nodes_decides_among_equal_ones() -> None:
+    keys = 'node_sort_key: "sort_priority HIGH" ALL\nnode_sort_key: "mem LOW"\n'
+    done = import_sched(f'{keys}node_sort_key: "ncpus HIGH unused"\n')
+    assert done.site["node_choice"] == {"expression": "sort_priority * 1e10 + -mem", "arrange": "spread"}
+    assert {one.verdict for one in done.findings if one.line} == {Verdict.TRANSLATED}
+    settings_in(done.toml("main"))
 
 
 def test_keys_of_nodes_keep_their_order() -> None:

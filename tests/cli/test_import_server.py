@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from schedd.cli.importing.qmgr import parse_qmgr
+from schedd.cli.importing.qmgr import import_qmgr, parse_qmgr
 from schedd.cli.importing.result import ImportResult, Verdict
 from schedd.cli.importing.server_settings import ServerObject, import_server
 from schedd.cli.main import main
@@ -206,6 +206,17 @@ def test_output_of_qmgr_is_read_from_a_file(tmp_path: Path, capsys: pytest.Captu
     assert "nosuch in job_sort_formula" in report
     file.write_text(QMGR.replace("frobnicate", "#"), encoding="utf-8")
     assert main(["import", str(file)]) == 0
+
+
+def test_a_formula_with_eligible_time_that_the_server_does_not_count_is_named() -> None:
+    off = import_qmgr(QMGR.replace("eligible_time_enable = True", "eligible_time_enable = False"))
+    unset = import_qmgr(QMGR.replace("set server eligible_time_enable = True", ""))
+    for done in (off, unset):
+        (found,) = [one for one in done.findings if one.setting.startswith("eligible_time_enable")]
+        assert found.verdict is Verdict.DIFFERS
+        assert "eligible_time is 0 in PBS's formula" in found.message
+    (found,) = [one for one in import_qmgr(QMGR).findings if one.setting.startswith("eligible_time_enable")]
+    assert found.verdict is Verdict.NO_MATTER
 
 
 def test_objects_of_qmgr_have_all_their_attributes() -> None:

@@ -20,7 +20,7 @@ from schedd.cli.importing.maui_nodes import (
 )
 from schedd.cli.importing.maui_parameters import MOAB_ALONE, OFF, PARAMETERS
 from schedd.cli.importing.maui_partitions import translate_partitions
-from schedd.cli.importing.maui_preemption import translate_preemption
+from schedd.cli.importing.maui_preemption import MIN_RUN, translate_preemption
 from schedd.cli.importing.maui_qos import translate_qos
 from schedd.cli.importing.maui_reservations import translate_reservations
 from schedd.cli.importing.maui_share_tree import SHARE_TREE
@@ -141,12 +141,12 @@ def _translate_entry(
     elif name in ("NODECPUOVERCOMMITFACTOR", "NODEMEMOVERCOMMITFACTOR") and value in ("1", "1.0"):
         done.note(Verdict.NO_MATTER, entry.line, entry.setting, "1 gives nodes no more than they have")
     elif name in PARAMETERS:
-        if name in ("PREEMPTPOLICY", "PREEMPTIONPOLICY") and "preemption" in done.site:
+        if name in ("PREEMPTPOLICY", "PREEMPTIONPOLICY", MIN_RUN) and "preemption" in done.site:
             return
         verdict, message = PARAMETERS[name]
         if value in OFF and verdict is not Verdict.NO_MATTER:
             verdict, message = Verdict.NO_MATTER, "it is off"
-        elif not preempts and name.startswith("PREEMPT"):
+        elif not preempts and "PREEMPT" in name:
             verdict, message = Verdict.NO_MATTER, NO_PREEMPTOR
         done.note(verdict, entry.line, entry.setting, message)
     elif name in _MOAB_ALONE:

@@ -19,6 +19,8 @@ _MOST = 1 << 48  # the largest amount of a limit in schedd.toml
 _MAX_CHARGE = 1e6
 _AS_ASKED = "the full request of a job counts until it ends, not the remaining part"
 _EACH = {"USER": "user", "GROUP": "group", "ACCOUNT": "account"}
+_PER = {f"PER{kind}": each for kind, each in _EACH.items()}
+"""Old endings of limits, ``MAXJOBPERUSER``."""
 _ELIGIBLE = {"MAXIJOB": "jobs", "MAXIPROC": "cpus", "MAXINODE": "nodes"}
 """Bounds of the waiting jobs that are considered."""
 _SERVER_RESOURCES = {
@@ -98,8 +100,9 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
     for name, index, value in entry.attributes():
         setting = f"{entry.setting} {name}{f'[{index}]' if index else ''}"
         each = _EACH.get(index)
-        if name.endswith("PERUSER") and not index:
-            name, each = name.removesuffix("PERUSER"), "user"
+        ending = next((one for one in _PER if name.endswith(one)), "") if not index else ""
+        if ending and name.removesuffix(ending) in _AMOUNTS | _ELIGIBLE:
+            name, each = name.removesuffix(ending), _PER[ending]
         if name in ("QDEF", "QLIST") or (name == "PRIORITY" and entry.name == "QOSCFG"):
             pass  # with the table qos
         elif name == "FSTARGET" and entry.name == "QOSCFG":
@@ -115,6 +118,12 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
             done.note(Verdict.BLOCKER, entry.line, setting, message)
         elif index and each is None:
             done.note(Verdict.BLOCKER, entry.line, setting, f"limits by {index} are not supported")
+        elif each is not None and "name" in where and each != who:
+            message = (
+                f"not taken over: there is no limit of each {each} within one {who}; the nearest are one of "
+                f"the {who}, and one of each {each} in a queue, QOS or partition"
+            )
+            done.note(Verdict.BLOCKER, entry.line, setting, message)
         else:
             what = _AMOUNTS.get(name) or _ELIGIBLE[name]
             counted = {**where, "counts": "eligible"} if name in _ELIGIBLE else where

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from schedd.cli.importing.maui_entries import MauiEntry
+from schedd.cli.importing.maui_parameters import OFF
 from schedd.cli.importing.result import ImportResult, Verdict, duration
 
 _KEPT_BY = ("NODESETPOLICY", "NODESETATTRIBUTE", "NODESETLIST", "NODESETDELAY")
-NODE_SETS = frozenset({*_KEPT_BY, "NODESETPRIORITYTYPE", "NODESETTOLERANCE"})
+_OPTIONAL = "NODESETISOPTIONAL"
+NODE_SETS = frozenset({*_KEPT_BY, _OPTIONAL, "NODESETPRIORITYTYPE", "NODESETTOLERANCE"})
 """The parameters that speak of them."""
 
 
@@ -40,7 +42,16 @@ def translate_node_sets(entries: Sequence[MauiEntry], done: ImportResult) -> Non
     message = "the set that is free first is taken, not the first of the list" if first else "node_sets"
     verdict = Verdict.DIFFERS if first else Verdict.TRANSLATED
     done.note(verdict, said["NODESETPOLICY"].line, "NODESETPOLICY", message)
-    if "NODESETDELAY" in said:
+    strict = _OPTIONAL in said and said[_OPTIONAL].value.upper() in OFF
+    if strict:
+        table["strict"] = True
+    if _OPTIONAL in said:
+        message = f"node_sets.strict = {str(strict).lower()}"
+        done.note(Verdict.TRANSLATED, said[_OPTIONAL].line, _OPTIONAL, message)
+    if "NODESETDELAY" in said and strict:
+        message = f"{_OPTIONAL} is off: a job waits for one set, however long"
+        done.note(Verdict.NO_MATTER, said["NODESETDELAY"].line, "NODESETDELAY", message)
+    elif "NODESETDELAY" in said:
         _translate_wait(said["NODESETDELAY"], table, done)
     for name in ("NODESETPRIORITYTYPE", "NODESETTOLERANCE"):
         if name in said:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from schedd.cli.importing.maui_entries import MauiEntry
 from schedd.cli.importing.maui_limits import translate_charge, translate_partition_limit
@@ -69,6 +70,9 @@ _NO_LIMITS = (
     "node: qmgr -c 'set node NODE np = N'"
 )
 _ON_SERVER = "the server must know it: qmgr -c 'set node NODE properties += PROPERTY'"
+_ON_SERVER_RESOURCE = (
+    "name it in the resources of the node on the server: else no job that asks for it starts"
+)
 _ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
     **dict.fromkeys(
         ("MAXJOB", "MAXJOBPERUSER", "MAXJOBPERGROUP", "MAXPROC", "MAXPROCPERUSER", "MAXPE", "MAXPEPERJOB"),
@@ -111,6 +115,14 @@ _ORDERS: Mapping[str, tuple[str, str]] = {
 """By value of NODEALLOCATIONPOLICY: a setting of node_choice, and its value."""
 _PRIORITY_TERMS: Mapping[str, str] = {"CPROCS": "cpus", "CMEM": "mem / 1024", "SPEED": "speed"}
 """Terms of PRIORITYF that do not change with the jobs of a node, as terms of node_choice.expression."""
+_OWN_PRIORITY: Final = "PRIORITY"
+"""The term of PRIORITYF for the PRIORITY of a node."""
+_FREE_TERMS: Mapping[str, tuple[str, str]] = {
+    "APROCS": ("spread", "pack"),
+    "AMEM": ("", "least_memory"),
+    "JOBCOUNT": ("", "spread"),
+}
+"""Terms that change with the jobs: the arrangement for a PRIORITYF of one of them, and of its negative."""
 
 
 def translate_node_order(entry: MauiEntry, entries: Sequence[MauiEntry], done: ImportResult) -> bool:
@@ -170,9 +182,11 @@ def _translate_order(
         if policy == "CPULOAD":
             verdict, message = Verdict.DIFFERS, f"{message}; cpus without a job count, not the load"
     elif policy == "PRIORITY":
-        points, expression = _node_priorities(nodes), _node_formula(nodes)
-        table |= {"prefer": points} if points else {}
-        table |= {"expression": expression} if expression else {}
+        order = _node_priority(nodes)
+        if order is not None:
+            table |= {"prefer": dict(order.points)} if order.points else {}
+            table |= {"expression": order.expression} if order.expression else {}
+            table |= {"arrange": order.arrange} if order.arrange else {}
         message = "node_choice, with the PRIORITY of NODECFG, among nodes that allow the same start"
     if not table:
         return False
@@ -180,31 +194,73 @@ def _translate_order(
     return True
 
 
-def _node_formula(entries: Sequence[MauiEntry]) -> str:
-    """The PRIORITYF of all nodes as a formula of node_choice; empty: none, or it changes with jobs."""
-    for entry in entries:
-        if entry.name == "NODECFG" and entry.index.upper() in ("", "DEFAULT"):
-            for name, _, value in entry.attributes():
-                names = set(re.findall(r"[A-Z]+", value.upper()))
-                if name == "PRIORITYF" and names <= _PRIORITY_TERMS.keys():
-                    text = re.sub("[A-Z]+", lambda one: f"({_PRIORITY_TERMS[one[0]]})", value.upper())
-                    try:
-                        parse_formula(text)
-                    except FormulaError:
-                        return ""
-                    return text
-    return ""
+@dataclass(frozen=True, slots=True)
+class _NodePriority:
+    """The order of nodes under the policy PRIORITY, as settings of node_choice."""
+
+    points: Mapping[str, float]
+    expression: str = ""
+    arrange: str = ""
+
+
+def _node_priority(entries: Sequence[MauiEntry]) -> _NodePriority | None:
+    """The order by PRIORITY and PRIORITYF of all nodes; None: there is no equivalent. Without a PRIORITYF the
+    PRIORITY of a node decides, with one only if it is a term of it.
+    """
+    formulas = [
+        (entry, value.upper())
+        for entry in entries
+        if entry.name == "NODECFG"
+        for name, _, value in entry.attributes()
+        if name == "PRIORITYF"
+    ]
+    if any(entry.index.upper() not in ("", "DEFAULT") for entry, _ in formulas):
+        return None  # a formula for some nodes only
+    if not formulas:
+        return _NodePriority(_node_priorities(entries))
+    text = formulas[-1][1]
+    alone = _ALONE.fullmatch(text)
+    if alone is not None and alone[2] in _FREE_TERMS:
+        arrange = _FREE_TERMS[alone[2]]["-" in alone[1]]
+        return _NodePriority({}, arrange=arrange) if arrange else None
+    factor, rest = 0.0, text
+    if _OWN_PRIORITY in re.findall("[A-Z]+", text):
+        found = _PRIORITY_SUMMAND.findall(text)
+        if len(found) != 1 or "(" in text:
+            return None
+        sign, number_before = found[0]
+        factor = float(number_before or 1) * (-1 if sign.strip() == "-" else 1)
+        rest = _PRIORITY_SUMMAND.sub("", text).strip().removeprefix("+").strip()
+    points = {name: factor * amount for name, amount in _node_priorities(entries).items()} if factor else {}
+    if not rest:
+        return _NodePriority(points)
+    if not set(re.findall(r"[A-Z]+", rest)) <= _PRIORITY_TERMS.keys():
+        return None
+    expression = re.sub("[A-Z]+", lambda one: f"({_PRIORITY_TERMS[one[0]]})", rest)
+    try:
+        parse_formula(expression)
+    except FormulaError:
+        return None
+    return _NodePriority(points, expression)
+
+
+_ALONE: Final = re.compile(r"\s*([+-]?)\s*(?:\d+(?:\.\d+)?\s*\*\s*)?([A-Z]+)\s*")
+"""A function of one term, which may have a factor."""
+_PRIORITY_SUMMAND: Final = re.compile(r"(^\s*[+-]?|[+-])\s*(?:(\d*\.?\d+)\s*\*\s*)?PRIORITY(?=\s*(?:[+-]|$))")
+"""A summand of the PRIORITY of the node, with its sign and its factor."""
 
 
 def _node_priorities(entries: Sequence[MauiEntry]) -> dict[str, float]:
-    """The PRIORITY of single nodes, by name."""
-    found = {}
+    """The PRIORITY of single nodes by name, above that of all others."""
+    found, others = {}, 0.0
     for entry in entries:
-        if entry.name == "NODECFG" and entry.index.upper() not in ("", "DEFAULT"):
-            for name, _, value in entry.attributes():
-                if name == "PRIORITY" and value.lstrip("+-").isdecimal() and len(value) < _LONGEST_PRIORITY:
+        for name, _, value in entry.attributes() if entry.name == "NODECFG" else ():
+            if name == "PRIORITY" and value.lstrip("+-").isdecimal() and len(value) < _LONGEST_PRIORITY:
+                if entry.index.upper() in ("", "DEFAULT"):
+                    others = float(value)
+                else:
                     found[entry.index] = float(value)
-    return found
+    return {name: points - others for name, points in found.items()}
 
 
 def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
@@ -219,6 +275,7 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
         and re.search(r"(^|NODEALLOCATIONPOLICY=)PRIORITY\b", one.value.upper())
         for one in entries
     )
+    order = _node_priority(entries) if ordered else None
     for entry in entries:
         if entry.name != "NODECFG":
             continue
@@ -233,18 +290,56 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
                 pass  # with the partitions
             elif name == "SPEED":
                 _speed(entry, setting, value, scaled, done)
+            elif name == "GRES" and entry.index.upper() == "GLOBAL":
+                _floating_resources(entry, setting, value, done)
+            elif name == "GRES":
+                done.note(Verdict.BLOCKER, entry.line, setting, _ON_SERVER_RESOURCE)
             elif name == "ACCESS" and value.upper() == "SHARED":
                 done.note(Verdict.NO_MATTER, entry.line, setting, "nodes are shared")
-            elif name == "PRIORITY" and ordered and entry.index in _node_priorities([entry]):
-                done.note(Verdict.TRANSLATED, entry.line, setting, "node_choice.prefer")
-            elif name == "PRIORITYF" and ordered and _node_formula([entry]):
-                done.note(Verdict.TRANSLATED, entry.line, setting, "node_choice.expression")
             elif name in ("PRIORITY", "PRIORITYF") and ordered:
-                done.note(Verdict.DIFFERS, entry.line, setting, _NO_ORDER)
+                _note_node_priority(entry, name, value, order, done)
             elif name in _ATTRIBUTES:
                 done.note(_ATTRIBUTES[name][0], entry.line, setting, _ATTRIBUTES[name][1])
             else:
                 done.strange(entry.line, setting, "Maui")
+
+
+def _floating_resources(entry: MauiEntry, setting: str, value: str, done: ImportResult) -> None:
+    """``GRES=matlab:5,fluent``: resources of no node, here licences."""
+    for part in filter(None, re.split("[,;+]", value)):
+        name, _, amount = part.partition(":")
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,62}", name) or not re.fullmatch(r"\d{0,9}", amount):
+            done.note(
+                Verdict.BLOCKER, entry.line, setting, f"{part!r} is no resource with a number of copies"
+            )
+            continue
+        done.table("licences")[name] = {"copies": int(amount or 1)}
+        message = f"licences.{name}.copies = {int(amount or 1)}, which jobs request by -l gres={name}:N"
+        done.note(Verdict.TRANSLATED, entry.line, setting, message)
+
+
+def _note_node_priority(
+    entry: MauiEntry, name: str, value: str, order: _NodePriority | None, done: ImportResult
+) -> None:
+    """Add a finding for the PRIORITY or the PRIORITYF of nodes, where it decides."""
+    setting = f"{entry.setting} {name}"
+    every = entry.index.upper() in ("", "DEFAULT")
+    if order is None or (name == "PRIORITY" and not value.lstrip("+-").isdecimal()):
+        done.note(Verdict.DIFFERS, entry.line, setting, _NO_ORDER)
+    elif name == "PRIORITY" and not order.points:
+        done.note(
+            Verdict.NO_MATTER, entry.line, setting, "PRIORITYF has no term PRIORITY, or all have the same"
+        )
+    elif name == "PRIORITY":
+        message = "subtracted from the points of the named nodes: the order is the same"
+        done.note(Verdict.TRANSLATED, entry.line, setting, message if every else "node_choice.prefer")
+    elif order.arrange:
+        message = f"node_choice.arrange: {order.arrange}; only among nodes free at the same start"
+        jobs = "JOBCOUNT" in value.upper()
+        message += ", by free cpus, not by the number of jobs" if jobs else ""
+        done.note(Verdict.DIFFERS if jobs else Verdict.TRANSLATED, entry.line, setting, message)
+    else:
+        done.note(Verdict.TRANSLATED, entry.line, setting, "node_choice")
 
 
 def _speed(

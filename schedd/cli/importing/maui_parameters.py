@@ -210,6 +210,14 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
         _NO,
         "jobs wait by the plan before others are preempted: see wait and min_run of the table preemption",
     ),
+    "ENABLEPOSUSERPRIORITY": (_NO, "see USERPRIOWEIGHT"),
+    **_table(
+        _NO,
+        "a preemption is planned for each preemptor that it lets start earlier: see the table preemption",
+        "GUARANTEEDPREEMPTION PREEMPTSEARCHDEPTH",
+    ),
+    "JOBPREEMPTMINACTIVETIME": (_STOP, "see min_run of the table preemption, which the file does not give"),
+    "JOBPREEMPTMAXACTIVETIME": (_STOP, "a job may be preempted until it ends"),
     "USEJOBREGEX": (_NO, "only for Maui's commands"),
 }
 """By name: verdict and reason if it is on. A parameter that is off has no effect."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from schedd.cli.importing.maui_entries import MauiEntry
-from schedd.cli.importing.result import ImportResult, Verdict
+from schedd.cli.importing.result import ImportResult, Verdict, duration
 
 _SELECTORS: Final[Mapping[str, str]] = {
     "USERCFG": "users",
@@ -18,6 +18,7 @@ PLANNED_FLAGS: Final = frozenset({"RESERVEALWAYS", "RESERVED", "RUNNOW"})
 _ROLES: Final[Mapping[str, str]] = {"PREEMPTOR": "preemptors", "PREEMPTEE": "targets"}
 PREEMPTION_FLAGS: Final = frozenset(_ROLES)
 _ALL: Final = frozenset({"", "ALL", "BASE", "DEFAULT"})
+MIN_RUN: Final = "JOBPREEMPTMINACTIVETIME"
 _POLICIES: Final[Mapping[str, str]] = {
     "SUSPEND": "suspend",
     "CHECKPOINT": "checkpoint",
@@ -39,6 +40,8 @@ def translate_preemption(entries: Sequence[MauiEntry], done: ImportResult) -> No
     for entry in entries:
         if entry.name in ("PREEMPTPOLICY", "PREEMPTIONPOLICY"):
             _translate_policy(entry, done)
+        elif entry.name == MIN_RUN:
+            _translate_min_run(entry, done)
 
 
 def is_selected_by_preemption(entry: MauiEntry, done: ImportResult) -> bool:
@@ -57,6 +60,16 @@ def _roles(entry: MauiEntry) -> Iterator[tuple[str, str]]:
             for word, role in _ROLES.items():
                 if word in words:
                     yield role, selector
+
+
+def _translate_min_run(entry: MauiEntry, done: ImportResult) -> None:
+    try:
+        done.table("preemption")["min_run"] = duration(entry.value)
+    except ValueError as error:
+        done.note(Verdict.BLOCKER, entry.line, entry.setting, f"a job may be preempted at once: {error}")
+    else:
+        message = f"preemption.min_run = {done.table('preemption')['min_run']}"
+        done.note(Verdict.TRANSLATED, entry.line, entry.setting, message)
 
 
 def _translate_policy(entry: MauiEntry, done: ImportResult) -> None:

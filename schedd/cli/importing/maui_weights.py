@@ -32,7 +32,10 @@ _FORMULA_WEIGHTS = {  # sub-component: (its component, the term of a formula)
     "SWAPWEIGHT": ("RESWEIGHT", "vmem / 1024"),
     "PSWEIGHT": ("RESWEIGHT", "ncpus * walltime"),
     "WALLTIMEWEIGHT": ("RESWEIGHT", "walltime"),
+    "USERPRIOWEIGHT": ("SERVICEWEIGHT", "min(job_priority, 0)"),
 }
+_POSITIVE_WISHES = "ENABLEPOSUSERPRIORITY"
+"""Whether users may raise the priority of their own jobs, not only lower it."""
 _PRIORITY_TERMS = {  # weight of the table priority: the same in a formula
     "waiting": "eligible_time / 3600",
     "size": "ncpus",
@@ -96,6 +99,10 @@ class MauiWeights:
         if not moab:
             self._said[_SHORTEST_WALLTIME] = _DEFAULT_SHORTEST_WALLTIME
         self._bad: set[int] = set()
+        self._positive_wishes = any(
+            entry.name == _POSITIVE_WISHES and entry.value.upper() in ("TRUE", "1", "ON", "YES")
+            for entry in entries
+        )
         for entry in entries:
             if entry.name not in WEIGHTS or entry.index.upper() not in _ALL_PARTITIONS:
                 continue
@@ -184,6 +191,8 @@ class MauiWeights:
         shortest = self._said.get(_SHORTEST_WALLTIME, 0)
         if part == "XFACTORWEIGHT" and shortest:
             term = f"1 + eligible_time / max(planned_walltime, {shortest:g})"
+        if part == "USERPRIOWEIGHT" and self._positive_wishes:
+            term = "job_priority"
         cap = self._said.get(f"{part.removesuffix('WEIGHT')}CAP", 0.0)
         return f"min({term}, {cap:g})" if cap else term
 

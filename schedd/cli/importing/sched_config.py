@@ -25,6 +25,7 @@ from schedd.cli.importing.sched_times import (
 from schedd.policy.expressions import FormulaError, parse_formula
 from schedd.policy.recurrence import Recurrence
 from schedd.policy.site_tables import VARIABLE_TABLES
+from schedd.wire.resources import SORT_PRIORITY
 
 Half = Literal["prime", "non_prime"]
 _Handler = Callable[[SchedOption, SchedConfig], None]
@@ -324,7 +325,13 @@ def _nodes_sorted(option: SchedOption, source: SchedConfig) -> None:
     arranged = any(
         one.setting == option.name and "node_choice.arrange" in one.message for one in done.findings
     )
-    if done.site.get("node_choice", {}).get(name, value) != value or (name == "expression" and arranged):
+    first = done.site.get("node_choice", {}).get(name, value)
+    if name == "expression" and not arranged and first.lstrip("-") in _SMALL_TERMS and first != value:
+        done.table("node_choice")[name] = f"{first} * 1e10 + {value}"
+        message = "added to node_choice.expression: it decides among nodes for which the first key is equal"
+        source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
+        return
+    if first != value or (name == "expression" and arranged):
         message = "the first of these keys is translated; for several write node_choice.expression"
         source.done.note(Verdict.DIFFERS, option.line, option.name, message)
         return
@@ -345,8 +352,8 @@ def _node_order(option: SchedOption) -> tuple[str, str] | str:
         return f"{words[1]} is neither HIGH nor LOW"
     if amount not in ("total", "assigned", "unused"):
         return f"{words[2]} is none of total, assigned and unused"
-    if resource == "sort_priority":
-        return "priorities of vnodes are not read: give the nodes points in node_choice.prefer"
+    if resource == SORT_PRIORITY:
+        amount = "total"  # a priority is not consumed
     if amount == "total":
         term = {"ncpus": "cpus", "ngpus": "gpus"}.get(resource, resource)
         text = term if direction == "HIGH" else f"-{term}"
@@ -397,6 +404,8 @@ _PEERS = (
 _PROMISED = "every job has a planned start, and a promise that bounds its wait"
 _SETS = "name the server's node_group_key as by in [clusters.NAME.site.node_sets]"
 _SORT_WORDS = 3
+_SMALL_TERMS = frozenset({SORT_PRIORITY, "cpus", "gpus"})
+"""Terms of node_choice.expression with small numbers, after which a second key finds room."""
 _LOCAL = "only in NASA's own builds of PBS"
 _HANDLERS: Mapping[str, _Handler] = {
     **dict.fromkeys(FAIR_SHARE_PARTS, _check_fair_share_part),

@@ -4,6 +4,7 @@ Names and meanings are from the servers' manuals (pbs_server_attributes, pbs_que
 pbs_sched_attributes). Values that are read from the running server need no setting.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -48,6 +49,7 @@ def import_server(objects: Iterable[ServerObject], done: ImportResult, *, openpb
             _translate_attribute(one, name, value, server, types, done)
     if openpbs:
         _translate_preemption(listed, done)
+        _note_eligible_time(listed, server, done)
 
 
 # ---- attributes with their own rules ------------------------------------------------------------
@@ -177,6 +179,22 @@ def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> Non
             verdict = Verdict.DIFFERS if left else Verdict.TRANSLATED
             done.note(verdict, 0, "preempt_order", f"{message}; {left}" if left else message, one.location)
             break
+
+
+def _note_eligible_time(
+    listed: Iterable[ServerObject], server: Mapping[str, str], done: ImportResult
+) -> None:
+    """Add a finding if a formula has the eligible time, which the server does not count."""
+    formulas = [one.values.get("job_sort_formula", "") for one in listed]
+    if server.get("eligible_time_enable", "").lower() in ("true", "t", "1", "yes", "y"):
+        return
+    if any(re.search(r"\beligible_time\b", text) for text in formulas):
+        message = (
+            "it is off, so that eligible_time is 0 in PBS's formula; here waiting counts in it: take the "
+            "term out of the formula if that is not meant"
+        )
+        done.findings = [one for one in done.findings if not one.setting.startswith("eligible_time_enable")]
+        done.note(Verdict.DIFFERS, 0, "eligible_time_enable", message, "server")
 
 
 def _int_or_none(text: str) -> int | None:

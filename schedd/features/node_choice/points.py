@@ -1,6 +1,8 @@
 """Points and ranks of nodes by the preferences of a site. Pure."""
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +18,7 @@ _TERMS = {
     "speed": lambda node: node.speed,
 }
 """Numbers of each node; memory in KiB."""
+_WHOLE: Final = re.compile(r"-?[0-9]{1,15}")
 
 
 def rank_nodes(preferences: NodePreferences, nodes: Sequence[Node]) -> dict[str, int]:
@@ -42,11 +45,19 @@ def _formula_points(text: str, nodes: Sequence[Node]) -> Floats:
 
 
 def _number(node: Node, name: str) -> float:
-    """A number of a node: an own term, an amount of a resource, else 1 if it has the property, or 0."""
+    """A number of a node: an own term, an amount of a resource, the largest number that it has as a property,
+    else 1 if it has the property, or 0.
+    """
     if name in _TERMS:
         return float(_TERMS[name](node))
     amounts: Mapping[str, int] = dict(node.resources)
-    return float(amounts.get(name, name in node.features))
+    if name in amounts:
+        return float(amounts[name])
+    prefix = f"{name.lower()}="
+    numbers = [one[len(prefix) :] for one in node.features if one.lower().startswith(prefix)]
+    return max(
+        (float(text) for text in numbers if _WHOLE.fullmatch(text)), default=float(name in node.features)
+    )
 
 
 def _text(node: Node, name: str) -> str:

@@ -255,7 +255,7 @@ def vnode_attributes(cluster: PbsCluster, node: Vnode) -> list[Attribute]:
         entries.append(Attribute("resources_assigned", text, name))
     shared = sum(other.host == node.host for other in cluster.vnodes()) > 1
     rest = {
-        **({"queue": node.settings["queue"]} if "queue" in node.settings else {}),
+        **{name: node.settings[name] for name in ("queue", "Priority") if name in node.settings},
         **({"comment": node.note} if node.note else {}),
         "resv_enable": "True",
         "sharing": node.sharing,

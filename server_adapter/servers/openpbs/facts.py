@@ -3,6 +3,7 @@
 A malformed attribute counts as absent, so that one odd value never hides an object.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +21,7 @@ from schedd.wire import (
 )
 from schedd.wire.bounds import AMOUNT_END, CORES_END, bounded
 from schedd.wire.facts import JobLetter, NodeStateName
-from schedd.wire.resources import OF_QUEUE, RESERVATION
+from schedd.wire.resources import OF_QUEUE, RESERVATION, SORT_PRIORITY
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import (
     ACTIVE,
@@ -242,6 +243,8 @@ def node_facts(
         properties.append(f"sharing={sharing}")
     if queue := get("queue"):
         properties += [f"{OF_QUEUE}={queue}", f"{OF_QUEUE}=True"]
+    if priority := vnode_priority(values):
+        properties.append(f"{SORT_PRIORITY}={priority}")
     return NodeFacts(
         name=name,
         cpus=parse_count(get(AVAILABLE + "ncpus")),
@@ -253,6 +256,12 @@ def node_facts(
         properties=tuple(properties),
         unusable=unusable,
     )
+
+
+def vnode_priority(values: Values) -> int:
+    """Return the Priority of a vnode for the order of nodes; 0: it has none."""
+    text = values.get("Priority", "").strip()
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else 0
 
 
 def reservations_of(values: Values) -> list[str]:

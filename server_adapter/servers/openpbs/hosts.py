@@ -31,6 +31,7 @@ from server_adapter.servers.openpbs.facts import (
     is_exclusive,
     node_facts,
     reservations_of,
+    vnode_priority,
     vnode_state,
 )
 
@@ -500,6 +501,8 @@ def _merge_texts(
     for key in ("queue", "partition"):
         if text := next((one.values[key] for one in working if one.values.get(key)), ""):
             values[key] = text
+    if priority := max([vnode_priority(one.values) for one in working]):
+        values["Priority"] = str(priority)
     return values
 
 

@@ -56,7 +56,9 @@ _OF_LATE: Final = 6 * 3600  # seconds before the first reading
 _NAMED: Final = 50  # maximum number of missing jobs that are requested by name in one reading
 _HOLDING: Final = frozenset({"R", "E", "S", "U"})
 _MARGIN: Final = 60  # tolerated difference between clocks, in seconds
-_NODE_ATTRIBUTES: Final = ("state", "sharing", "resources_available", "queue", "partition", "resv")
+_NODE_ATTRIBUTES: Final = (
+    *("state", "sharing", "resources_available", "queue", "partition", "resv", "Priority"),
+)
 
 SERVER: Final = StatusRequest(code=RequestCode.STATUS_SERVER)
 QUEUES: Final = StatusRequest(code=RequestCode.STATUS_QUEUE)

@@ -55,6 +55,19 @@ def test_nodes_with_more_points_are_used_first_and_no_job_starts_later() -> None
     assert [cluster.start(job) for job in "12345"] == [0, 0, 0, 0, 100]
 
 
+def test_priorities_of_vnodes_and_other_numbers_of_nodes_are_terms() -> None:
+    nodes = [
+        NodeFacts(name="n1", cpus=4, properties=("sort_priority=-2", "memspeed=3200", "memspeed=2400")),
+        NodeFacts(name="n2", cpus=4, properties=("sort_priority=5", "memspeed=2400")),
+        NodeFacts(name="n3", cpus=4),
+    ]
+    for expression, wanted in (("sort_priority", "n2 n3 n1"), ("memspeed", "n1 n2 n3")):
+        cluster = cluster_of(nodes, {"expression": expression})
+        for job in "123":
+            cluster.submit(job)
+        assert [cluster.planned_node_names(job)[0] for job in "123"] == wanted.split()
+
+
 def test_points_precede_scarcity_and_among_equal_ones_scarcity_decides() -> None:
     nodes = [
         NodeFacts(name="n1", cpus=4, gpus=2, properties=("good",)),

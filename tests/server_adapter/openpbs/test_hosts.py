@@ -149,6 +149,16 @@ def test_string_resources_of_vnodes_are_merged_on_the_host() -> None:
     assert is_exclusive(node.values)
 
 
+def test_a_host_has_the_largest_priority_of_its_vnodes() -> None:
+    vnodes = numa()
+    for one, priority in zip(vnodes, ("0", "-3", "7"), strict=False):
+        one.values["Priority"] = priority
+    assert "sort_priority=7" in node_facts("a", merged(vnodes).values).properties
+    for one in vnodes:
+        one.values["Priority"] = "0"
+    assert not [name for name in node_facts("a", merged(vnodes).values).properties if "priority" in name]
+
+
 def test_a_host_with_vnodes_of_several_queues_is_not_merged() -> None:
     vnodes = [*numa(), vnode("a[2]", "a", queue="fast")]
     found = group_by_host(vnodes)

@@ -186,6 +186,16 @@ async def test_a_job_that_is_moved_to_a_queue_of_another_partition_leaves(tmp_pa
         await server.close()
 
 
+async def test_the_priority_of_a_vnode_is_read(tmp_path: Path) -> None:
+    site = Site()
+    site.nodes["n2"]["Priority"] = "5"
+    async with site.peer.listening():
+        server = site.make_server(tmp_path)
+        nodes = (await server.read()).nodes
+        assert (nodes["n1"].properties, nodes["n2"].properties) == ((), ("sort_priority=5",))
+        await server.close()
+
+
 async def test_jobs_of_a_queue_with_vnodes_run_only_on_them_and_others_elsewhere(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": dict(QUEUED), "2.s": QUEUED | {"queue": "fast"}})
     site.queues["fast"] = dict(site.queues["workq"])
