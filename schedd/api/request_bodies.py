@@ -323,7 +323,7 @@ class WhatIfRequest(_ResourceRequest):
         Field(
             description="Numbers of such jobs, ascending: for each number, when all of them would "
             "have ended.",
-            max_length=20,
+            max_length=100,
         ),
     ] = ()
 

@@ -133,6 +133,14 @@ def test_bag_becomes_arrays_and_every_task_runs_once(simulation: BagFederation) 
     assert simulation.federation.jobs[simulation[name].shares[0]].exit_status == 0
 
 
+def test_a_deadline_that_shares_of_any_size_keep_is_kept(simulation: BagFederation) -> None:
+    """Three waves of three clusters run 72 tasks in 300 s. In steps of 5 % a cluster offered 21 of its 24."""
+    name = simulation.bag(72, deadline=370)
+    shares = [simulation.federation.jobs[one] for one in simulation[name].shares]
+    assert {job.submission["array"] for job in shares} == {"0-23", "24-47", "48-71"}
+    assert len(offered_task_counts(100_000)) == 100
+
+
 @pytest.mark.parametrize(("deadline", "expected"), [(290, "accepted"), (210, "wished"), (150, "")])
 def test_clusters_accept_the_deadline_of_a_bag_only_for_tasks_that_meet_it(
     simulation: BagFederation, deadline: int, expected: str

@@ -75,7 +75,7 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
         return job.planned_start is not None
     print(job_title(job) + "\n")
     run_time = [*_run_time_rows(client, job), *_tighter_walltime_rows(client, job)]
-    print(format_rows([*_request_rows(job, now), *start_rows(job, found, now), *_note_rows(job), *run_time]))
+    print(format_rows([*_request_rows(job, now), *start_rows(job, found, now), *run_time]))
     for text in (_blockers_text(found, now), _formula_text(priority), _moves_text(found, now)):
         if text:
             print("\n" + text)
@@ -100,12 +100,6 @@ def _request_rows(job: JobView, now: int) -> Iterator[tuple[str, str]]:
         yield "holds", ", ".join(_HOLDS.get(letter, letter) for letter in job.holds)
     if job.depend:
         yield "depends on", job.depend
-
-
-def _note_rows(job: JobView) -> Iterator[tuple[str, str]]:
-    """Remarks on a job that runs: on one that waits they are part of its start."""
-    if job.state == "running":
-        yield from (("" if i else "note", note) for i, note in enumerate(job.notes))
 
 
 def _run_time_rows(client: Client, job: JobView) -> Iterator[tuple[str, str]]:
@@ -152,7 +146,7 @@ def _blockers_text(found: Explanation, now: int) -> str:
     if found.earliest is None or not (found.blockers or found.hidden):
         return ""
     start = _format_start(found.earliest, now)
-    lines = [f"On any nodes it could start {start}, if all of these were gone:"]
+    lines = [f"If all these were gone, it could start {start} on some nodes:"]
     lines += [wrap_indented(describe_blocker(one, now)) for one in found.blockers]
     if found.hidden:
         lines.append(f"  jobs of other users: {found.hidden}")

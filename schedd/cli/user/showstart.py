@@ -291,7 +291,16 @@ def planned_condition(sentence: StartSentence, planned: int) -> str:
 
 
 def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
-    """When, where and why."""
+    """When, where and why; then the remarks on the job that these rows do not contain."""
+    rows = list(_start_rows(job, found, now))
+    yield from rows
+    conditions = "if " + " and ".join(job.conditional)
+    shown = "\n".join(text for _, text in rows)
+    notes = [note for note in job.notes if note not in shown and note != conditions]
+    yield from (("" if i else "note", note) for i, note in enumerate(notes))
+
+
+def _start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     start, state = job.displayed_start, job.state
     if start is None:
         if state == "never":

@@ -338,7 +338,9 @@ def describe_scale(published: PlanSnapshot, record: JobRecord) -> list[str]:
     """A remark about the walltime that a job states and the one on its nodes."""
     table, scale = speed_table(published), record.understood.scale
     if scale is not None:
-        return [scale.describe()]
+        waits = record.phase in WAITING_PHASES and table
+        ends_first = ", where it ends first as planned" if waits and scale.speed > table.speeds[0] else ""
+        return [scale.describe() + ends_first]
     if table and _is_fixed(record.facts) and table.reference(record.facts):
         speed = table.reference(record.facts)
         return [f"its walltime is not scaled to its nodes, which have a speed of {speed:g} or more"]

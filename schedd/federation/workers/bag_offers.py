@@ -15,11 +15,11 @@ from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
 from schedd.parallel_calls import call_in_parallel
 
-OFFER_PERCENTAGES: Final = tuple(range(5, 101, 5))
+OFFER_PERCENTAGES: Final = tuple(range(1, 101))
 """Sizes of the queried offers, in percent of a bag.
 
-The thesis gives five as an example. A plan answers all of them in one pass, and finer steps let the shares
-fit the deadline better.
+The thesis gives five as an example. A plan answers all of them in one pass. Up to 100 tasks all numbers are
+queried, so that no deadline is refused which some shares keep.
 """
 _AT_ONCE: Final = 32
 

@@ -158,7 +158,7 @@ def test_checkjob_shows_request_blockers_moves_and_risks(run: Run, loop: PlanLoo
     code, out, _ = run("checkjob", "2")
     assert code == 0
     assert "state       Q, queued\nasks for    nodes=2:ppn=8, walltime=3600\n" in out
-    assert "On any nodes it could start now, if all of these were gone:\n" in out
+    assert "If all these were gone, it could start now on some nodes:\n" in out
     assert "  job 1.srv.site runs until Tue 14 Nov 22:30:00 and holds cpus of n1\n" in out
     assert "  reservation repair keeps free n2 until Tue 14 Nov 23:36:40\n" in out
     moves = out.partition("How its start moved, the latest first:\n")[2]
@@ -174,6 +174,19 @@ def test_checkjob_shows_remarks_on_a_run(run: Run, loop: PlanLoop) -> None:
     loop.submit([PolicyChanged(id=event_id(), time=T, version=1, site=site, by="root")]).result(WAIT_S)
     out = " ".join(run("checkjob", "1")[1].split())
     assert "note its walltime was not extended: planned jobs or reservations need its resources then" in out
+
+
+def test_remarks_on_a_planned_job_are_shown(run: Run, loop: PlanLoop) -> None:
+    """Its nodes are held until its start, so the reason for that has no remarks."""
+    loop.submit([job("6.srv.site", nodes="2:ppn=8", foo="7")]).result(WAIT_S)
+    for command in ("showstart", "checkjob"):
+        out = run(command, "6")[1]
+        assert "not sooner  job 1.srv.site holds n1" in out
+        assert out.count("note        not planned: foo=7\n") == 1
+    after = job("7.srv.site", nodes="2:ppn=8")
+    after = replace(after, job=replace(after.job, depend="afterany:1.srv.site"))
+    loop.submit([after]).result(WAIT_S)
+    assert "note" not in run("checkjob", "7")[1], "its condition has a row"
 
 
 def test_showbf_shows_idle_capacity(run: Run, loop: PlanLoop) -> None:
