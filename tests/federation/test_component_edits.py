@@ -115,6 +115,24 @@ def test_a_substituted_component_uses_the_cores_of_the_old_one(simulation: Simul
     assert simulation.starts(name) == {0: [300], 1: [300]}
 
 
+def test_a_component_that_no_cluster_can_run_is_named_with_the_reason(
+    simulation: SimulatedFederation,
+) -> None:
+    name = _booked_pair(simulation)
+    _edit(simulation, name, _component("9:ppn=4", clusters=("c",)))
+    simulation.go(10)
+    why = _latest(simulation.group(name)).text
+    assert "c cannot run component 3: never on this cluster: it needs 9 nodes" in why, why
+    _edit(simulation, name, _component("2:ppn=4", clusters=("b",)), 0)
+    simulation.go(10)
+    why = _latest(simulation.group(name)).text
+    assert "b cannot run components 1 and 2 together: never on this cluster: it needs 4 nodes" in why, why
+    fresh = simulation.submit({"nodes": "1:ppn=9"}, {"nodes": "1:ppn=4"})
+    simulation.go(5)
+    notes = simulation.federation.coallocation_operations.notes[fresh]
+    assert notes.count("cannot run component 1: never on this cluster: 9 cpus of a node") == 3
+
+
 def test_a_longer_component_lengthens_all(simulation: SimulatedFederation) -> None:
     name = _booked_pair(simulation)
     _edit(simulation, name, _component("2:ppn=4", 250, clusters=("b",)), 1)
@@ -135,7 +153,10 @@ def test_a_change_that_needs_a_later_start_is_refused_unless_it_may_be_later(
     _edit(simulation, name, wide)
     simulation.go(10)
     group = simulation.group(name)
-    assert (_latest(group).phase, _latest(group).text[:25]) == ("refused", "the start would be 705 s ")
+    assert (_latest(group).phase, _latest(group).text[:34]) == (
+        "refused",
+        "the start would be 00:11:45 later;",
+    )
     assert (group.components, group.committed) == (before.components, group.rounds[0])
     assert _bookings(simulation) == {"a": 1, "b": 1, "c": 0}
     _edit(simulation, name, wide, later=True)
@@ -152,9 +173,9 @@ def test_an_impossible_component_is_refused_with_the_reason(simulation: Simulate
     _edit(simulation, name, _component("9:ppn=4"))
     simulation.go(10)
     group = simulation.group(name)
-    assert (_latest(group).phase, _latest(group).text) == (
-        "refused",
-        "no moment was found at which all components can start",
+    assert _latest(group).phase == "refused"
+    assert _latest(group).text.startswith(
+        "no moment was found at which all components can start: a cannot run "
     )
     simulation.go(600, 5)
     assert simulation.starts(name) == {0: [300], 1: [300]}
@@ -349,3 +370,8 @@ def test_commands_change_components(
     (tmp_path / "c.json").write_text("[5]")
     assert shell("coallocate", "add", name, str(tmp_path / "c.json")) != 0
     assert "not a component" in capsys.readouterr().err
+    (tmp_path / "c.json").write_text('{"request": ')
+    assert shell("coallocate", "add", name, str(tmp_path / "c.json")) != 0
+    assert (
+        "c.json: not a component: line 1, column 13 is no JSON: Expecting value;" in capsys.readouterr().err
+    )

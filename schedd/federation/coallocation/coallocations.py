@@ -342,7 +342,7 @@ class CoAllocation(FederationItem[ComponentJob]):
         self.require(all(one.component in new.plans for one in new.places), event)
         edited = self.pending_edit is not None
         components = self.wanted_components
-        text = "edited" if edited else "moved" if before else ""
+        text = "moved" if before and not edited else ""
         rounds = list(self.rounds)
         rounds[new.number - 1] = replace(new, phase="committed", since=event.time, text=text)
         if before is not None:

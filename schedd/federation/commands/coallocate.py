@@ -149,8 +149,15 @@ def _read_json(file: Path, kind: str, components: Callable[[Any], Any]) -> dict[
         return dict(request)
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{file}: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ClientError(f"{file}: not a {kind}: {error!r}; see schedd coallocate --help") from None
+    except json.JSONDecodeError as error:
+        fault = f"not a {kind}: line {error.lineno}, column {error.colno} is no JSON: {error.msg}"
+        raise ClientError(f"{file}: {fault}; see schedd coallocate --help") from None
+    except KeyError as error:
+        raise ClientError(
+            f"{file}: not a {kind}: it has no {error.args[0]}; see schedd coallocate --help"
+        ) from None
+    except (ValueError, TypeError, AttributeError):
+        raise ClientError(f"{file}: not a {kind}; see schedd coallocate --help") from None
 
 
 def _edit_text(one: CoAllocationView) -> str:

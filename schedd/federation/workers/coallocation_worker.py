@@ -6,7 +6,7 @@ One thread serves all co-allocations. Transfer statuses come from the cluster wo
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -50,14 +50,19 @@ from schedd.parallel_calls import call_in_parallel
 _log = structlog.get_logger(__name__)
 _SOON_S: Final = 0.5  # interval between rounds while a co-allocation is about to start
 _GONE: Final = ("unknown-transfer", "unknown-booking")
+_EDITED: Final = {"add": "added", "substitute": "substituted", "delete": "deleted"}
+_MAX_OBSTACLES: Final = 4
 
 
 @dataclass(slots=True)
 class _PlanningState:
-    """Time and plan versions of the last search for a common start."""
+    """Time and plan versions of the last search for a common start; reasons of clusters that can never run
+    these components together.
+    """
 
     asked: float = 0.0
     generation: tuple[int, ...] = ()
+    obstacles: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
 
 
 class CoAllocationWorker(ItemWorker):
@@ -216,10 +221,13 @@ class CoAllocationWorker(ItemWorker):
             why = self._no_start_reason(edited, users)
             event = ComponentEditRefused(job=group.id, time=now, why=why)
         elif found.start > before.start and not edit.later:
-            why = f"the start would be {found.start - before.start} s later"
+            later = format_walltime(found.start - before.start)
+            why = f"the start would be {later} later; --later (over HTTP: later) permits that"
             event = ComponentEditRefused(job=group.id, time=now, why=why)
         else:
-            event = propose_round(group, found, users, now, f"component {edit.component + 1}: {edit.act}")
+            event = propose_round(
+                group, found, users, now, f"component {edit.component + 1} is {_EDITED[edit.act]}"
+            )
         if event is not None:
             self._federation.coallocation_operations.commit([event])
 
@@ -232,6 +240,7 @@ class CoAllocationWorker(ItemWorker):
         ends_before: int | None,
     ) -> CommonStart | None:
         """Return the common start with the earliest end in the clusters' plans."""
+        self._planned.setdefault(group.id, _PlanningState()).obstacles.clear()
         speeds = {name: one.speed for name, one in self._federation.settings.clusters.items()}
         bounds: dict[str, Any] = {"ends_before": ends_before, "first": int(group.id), "speeds": speeds}
         if not group.options.units:
@@ -293,8 +302,25 @@ class CoAllocationWorker(ItemWorker):
             for copy in group.attempts
             if copy.phase == "refused"
         ]
-        words = "; ".join([*refused, *away, *strangers, *self._too_few(group)])
+        obstacles = self._describe_obstacles(group)
+        words = "; ".join([*refused, *away, *strangers, *self._too_few(group), *obstacles])
         return f"no moment was found at which all components can start{': ' + words if words else ''}"
+
+    def _describe_obstacles(self, group: CoAllocation) -> list[str]:
+        """Return why clusters can never run components, in the last search. Of several components together
+        only if the cluster can run each of them.
+        """
+        found = self._planned.setdefault(group.id, _PlanningState()).obstacles
+        alone = {name for name, components in found if len(components) == 1}
+        words = []
+        for (name, components), why in sorted(found.items()):
+            if len(components) > 1 and name in alone:
+                continue
+            numbers = " and ".join(str(i + 1) for i in components)
+            which = f"component {numbers}" if len(components) == 1 else f"components {numbers} together"
+            words.append(f"{name} cannot run {which}: {why}")
+        more = len(words) - _MAX_OBSTACLES
+        return [*words[:_MAX_OBSTACLES], *([f"and {more} more"] if more > 0 else [])]
 
     def _too_few(self, group: CoAllocation) -> list[str]:
         """Return a message if the disclosed cores of all clusters are too few for a divided request."""
@@ -397,6 +423,9 @@ class CoAllocationWorker(ItemWorker):
         except ClientError as error:
             _log.info("a plan could not be queried", cluster=cluster, coallocation=group.id, why=str(error))
             return None
+        if answer.answer == "never":
+            known = self._planned.setdefault(group.id, _PlanningState())
+            known.obstacles[cluster, components] = answer.why
         return answer.planned_start
 
     # ---- requests ---------------------------------------------------------------------------------
