@@ -54,13 +54,15 @@ def test_every_section_is_documented() -> None:
 
 
 def test_cluster_settings_match_engine_settings_except_some_defaults() -> None:
-    expected = EngineSettings(
-        slack=str(SITE_SLACK),
-        start_rate=SITE_START_RATE,
-        start_rate_node=SITE_START_RATE_NODE,
-        publish_pause=SITE_PUBLISH_PAUSE,
-        publish_hold=SITE_PUBLISH_HOLD,
-        predict=True,
+    expected = EngineSettings.model_validate(
+        {
+            "slack": str(SITE_SLACK),
+            "start_rate": SITE_START_RATE,
+            "start_rate_node": SITE_START_RATE_NODE,
+            "publish_pause": SITE_PUBLISH_PAUSE,
+            "publish_hold": SITE_PUBLISH_HOLD,
+            "predict": True,
+        }
     )
     assert ClusterSettings().engine == expected
     elsewhere = {"mode", "publish_starts", "silent", "weights"}
