@@ -1,7 +1,7 @@
 """What adapter and daemon say to each other: events in, decisions out."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Annotated, Final
 
@@ -12,7 +12,7 @@ from schedd.api.access import Adapter, Cluster
 from schedd.api.event_bounds import find_out_of_range
 from schedd.api.large_bodies import LARGE_BODY_BYTES, EventsRoute
 from schedd.api.planner_calls import TIMEOUTS, await_planner
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, invalid_problem
 from schedd.api.replies import reply
 from schedd.api.request_bodies import DeliveryBody
 from schedd.api.reservations import audit_reservation
@@ -21,6 +21,7 @@ from schedd.api.views import DecisionBatch, EventsAccepted
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Event, Reserve, Snapshot, Unreserve
+from schedd.wire.adapter_troubles import MAX_TROUBLES_CHARS, decode_troubles
 
 router = RouteTable(
     prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"], route_class=EventsRoute
@@ -195,6 +196,13 @@ async def get_decisions(
             max_length=500,
         ),
     ] = "",
+    schedd_troubles: Annotated[
+        str,
+        Header(
+            description="Lasting troubles of the caller: a JSON object of texts, by kind. Empty: none.",
+            max_length=MAX_TROUBLES_CHARS,
+        ),
+    ] = "",
     adapter: AdapterId = "",
     host: AdapterHost = "",
 ) -> Response:
@@ -204,7 +212,11 @@ async def get_decisions(
     until an event shows its outcome (a run that was accepted, rejected, or seen to start), or a newer one
     replaces it.
     """
-    report = AdapterReport(schedd_read_age, schedd_clock, schedd_version, schedd_uncalled)
+    try:
+        troubles = decode_troubles(schedd_troubles)
+    except ValueError as error:
+        raise invalid_problem("header.schedd-troubles", str(error)) from None
+    report = AdapterReport(schedd_read_age, schedd_clock, schedd_version, schedd_uncalled, troubles)
     return await wait_for_decisions(request, cluster, after, wait, limit, report, adapter, host)
 
 
@@ -216,6 +228,7 @@ class AdapterReport:
     clock: float | None = None
     version: str = ""
     uncalled: str = ""
+    troubles: Mapping[str, str] = field(default_factory=dict)
 
 
 async def wait_for_decisions(
@@ -232,7 +245,7 @@ async def wait_for_decisions(
     clock = _clock_header(cluster)
     _check_adapter(cluster, adapter, host)
     cluster.record_adapter_request(report.read_age)
-    cluster.record_adapter_report(report.version, report.clock, report.uncalled)
+    cluster.record_adapter_report(report.version, report.clock, report.uncalled, report.troubles)
     cluster.check_leads()
     cluster.record_read_position(after)
     # A waiting adapter must count as alive.

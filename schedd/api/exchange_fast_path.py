@@ -20,6 +20,7 @@ from schedd.api.large_bodies import LARGE_BODY_BYTES, parse_delivery
 from schedd.api.request_bodies import DeliveryBody
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.wire.adapter_troubles import MAX_TROUBLES_CHARS, decode_troubles
 
 _PATH: Final = re.compile(r"/v1/clusters/([^/]+)/(events|decisions)")
 _ROUTES: Final = {"POST": "events", "GET": "decisions"}
@@ -32,6 +33,7 @@ _SINGLE_HEADERS: Final = frozenset(
         b"schedd-clock",
         b"schedd-version",
         b"schedd-uncalled",
+        b"schedd-troubles",
         b"content-length",
         b"content-type",
         b"transfer-encoding",
@@ -149,11 +151,16 @@ def _plain_poll(scope: Scope, headers: Mapping[bytes, str]) -> _Poll | None:
         and (numbers[0] is None or _NUMBER.fullmatch(numbers[0]))
         and _VERSION.fullmatch(version)
         and len(uncalled) <= _MAX_REASON
+        and len(headers.get(b"schedd-troubles", "")) <= MAX_TROUBLES_CHARS
     )
     if not plain:
         return None
+    try:
+        troubles = decode_troubles(headers.get(b"schedd-troubles", ""))
+    except ValueError:
+        return None
     age, clock = (None if one is None else float(one) for one in numbers)
-    return _Poll(after, float(wait), int(limit), AdapterReport(age, clock, version, uncalled))
+    return _Poll(after, float(wait), int(limit), AdapterReport(age, clock, version, uncalled, troubles))
 
 
 def _is_small_json(scope: Scope, headers: Mapping[bytes, str]) -> bool:

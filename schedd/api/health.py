@@ -1,6 +1,7 @@
 """Health and metrics of the daemon, for monitoring."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from fastapi import Request, Response
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -19,6 +20,14 @@ from schedd.service.read.cluster_gauges import ClusterGauges, FilteredCollector
 from schedd.service.read.current_faults import add_fault_start
 
 router = RouteTable(tags=["health"])
+
+_ADAPTER_REMARKS: Final[Mapping[str, str]] = {
+    "registration": "an adapter is not registered as scheduler",
+    "writing": "plans are not written on jobs",
+    "stuck_vnodes": "a server holds vnodes for ended jobs",
+    "adapter_work": "a part of an adapter's work fails",
+}
+"""Remarks on lasting troubles of adapters, by kind."""
 
 
 @router.get("/healthz", answer=HealthView)
@@ -46,6 +55,10 @@ async def get_readiness(request: Request) -> Response:
             (NO_ADAPTER_YET, any(loop.adapter_contact.absence and not loop.on_standby for loop in clusters)),
             ("clocks differ", any(loop.clock_problem for loop in clusters)),
             ("a server does not call its scheduler", any(loop.scheduler_not_called for loop in clusters)),
+            *(
+                (words, any(kind in loop.adapter_troubles for loop in clusters))
+                for kind, words in _ADAPTER_REMARKS.items()
+            ),
         )
         if applies
     ]

@@ -16,24 +16,21 @@ _LONGEST_WAIT_S: Final = 60.0
 _STEADY_S: Final = 60.0  # after this time without a failure the wait is reset
 
 Work = Callable[[], Awaitable[None]]
+Failed = Callable[[str, BaseException], None]
 
 
-async def work_together(
-    works: Mapping[str, Work], ends: tuple[type[Exception], ...], failed: Callable[[], None]
-) -> None:
+async def work_together(works: Mapping[str, Work], ends: tuple[type[Exception], ...], failed: Failed) -> None:
     """Run all tasks until cancelled. A task that raises is logged and restarted with backoff.
 
-    An exception of a type in ``ends`` ends all tasks and is raised in a group. ``failed`` is called after any
-    other exception: the task's knowledge of the server may be incomplete.
+    An exception of a type in ``ends`` ends all tasks and is raised in a group. ``failed`` is called with the
+    name and any other exception: the task's knowledge of the server may be incomplete.
     """
     async with asyncio.TaskGroup() as group:
         for name, work in works.items():
             group.create_task(_work_on(name, work, ends, failed), name=name)
 
 
-async def _work_on(
-    name: str, work: Work, ends: tuple[type[Exception], ...], failed: Callable[[], None]
-) -> None:
+async def _work_on(name: str, work: Work, ends: tuple[type[Exception], ...], failed: Failed) -> None:
     loop = asyncio.get_running_loop()
     wait = _FIRST_WAIT_S
     while True:
@@ -42,11 +39,11 @@ async def _work_on(
             await work()
         except ends:
             raise
-        except Exception:
+        except Exception as error:
             if loop.time() - begun >= _STEADY_S:
                 wait = _FIRST_WAIT_S
             _log.exception("%s failed; it starts again in %.0f s", name, wait)
-            failed()
+            failed(name, error)
         else:
             return
         await asyncio.sleep(wait * random.uniform(0.8, 1.2))
@@ -54,10 +51,13 @@ async def _work_on(
 
 
 class TaskSet:
-    """Tasks that end by themselves, such as one task for each connection. Their errors are logged."""
+    """Tasks that end by themselves, such as one task for each connection. Their errors are logged, and given
+    to ``failed``.
+    """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, failed: Failed | None = None) -> None:
         self._name = name
+        self._failed = failed
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Any:
@@ -85,3 +85,5 @@ class TaskSet:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s failed", self._name, exc_info=error)
+            if self._failed is not None:
+                self._failed(self._name, error)

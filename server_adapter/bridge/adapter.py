@@ -59,6 +59,7 @@ from server_adapter.bridge.shadow import ShadowComparison
 from server_adapter.bridge.snapshot_schedule import SnapshotSchedule
 from server_adapter.bridge.state import EMPTY_STATE, ServerState
 from server_adapter.bridge.transfers import TransferExecutor
+from server_adapter.bridge.troubles import TroubleMemory, join_troubles
 from server_adapter.settings import AdapterSettings
 
 _log = logging.getLogger(__name__)
@@ -126,7 +127,9 @@ class Adapter:
         self.state: ServerState | None = None
         self.cycles = 0
         self._reservations = ReservationConfirmer(self.server, self._client, clock)
-        self._reservation_tasks = TaskSet("a reservation")
+        self._failures = TroubleMemory()
+        self._unread = ""  # why the server's state could not be read at the last try
+        self._reservation_tasks = TaskSet("settling a reservation", self._failures.note)
         self._settling = False
         self._settled_at = -1  # number of the last full reading that began before the last settlement ended
         self._snapshots = SnapshotSchedule(settings.poll.snapshot, clock)
@@ -180,6 +183,7 @@ class Adapter:
         self._uncalled = ""
         self._cycling = False
         self._was_read = asyncio.Event()
+        self._client.troubles = self._troubles
         self._switches = PowerSwitcher(
             settings.power,
             self.delivery,
@@ -218,9 +222,7 @@ class Adapter:
                 works["writing job attributes"] = self._write
             if self.settings.mode == "scheduler":
                 works["keeping the scheduler's place"] = self.server.serve_as_scheduler
-            await work_together(
-                works, (BatchError, JournalError, AnotherAdapterError), self._request_snapshot
-            )
+            await work_together(works, (BatchError, JournalError, AnotherAdapterError), self._on_failure)
         finally:
             await self.close()
 
@@ -303,10 +305,12 @@ class Adapter:
             began = time.monotonic()
             try:
                 await self._cycle()
+                self._unread = ""
                 waits.reset()
                 hangs.reset()
             except ServerUnreachableError as error:
                 _log.warning("%s", error)
+                self._unread = str(error)
                 self._request_snapshot()
                 if isinstance(error.__cause__, TimeoutError):
                     await hangs.sleep()  # each such request may cost the server a thread
@@ -314,6 +318,7 @@ class Adapter:
                 continue
             except (ProtocolError, RightsError, ServerRefusedError) as error:
                 _log.error("the server could not be read: %s", error)
+                self._unread = str(error)
                 self._request_snapshot()
                 await waits.sleep()
                 continue
@@ -330,6 +335,7 @@ class Adapter:
                 await self.server.wait_until_up()
             except (RightsError, ProtocolError) as error:
                 _log.error("%s", error)
+                self._unread = str(error)
                 await waits.sleep()
             else:
                 return
@@ -461,6 +467,22 @@ class Adapter:
     def _daemon_unreachable(self) -> bool:
         return self.state is not None and self.cycles > 1 and self.delivery.away
 
+    def _on_failure(self, work: str, error: BaseException) -> None:
+        self._failures.note(work, error)
+        self._request_snapshot()
+
+    def _troubles(self) -> dict[str, str]:
+        """Return lasting troubles, which are sent to the daemon, by kind."""
+        own = [
+            self.journal.trouble,
+            self._reservations.trouble,
+            self._drain.trouble,
+            self.delivery.trouble,
+            *self._failures.current,
+        ]
+        found = [("unreadable", self._unread), *(("adapter_work", text) for text in own)]
+        return join_troubles([*found, *self.server.troubles()])
+
     def _request_snapshot(self) -> None:
         self._reported_ends.forget()
         self._snapshots.request()
@@ -531,6 +553,7 @@ class Adapter:
                 await self.writer.work(lambda: self.state)
             except _TROUBLE as error:
                 _log.debug("nothing is written for now: %s", error)
+                self._failures.note("writing job attributes", error)
                 if isinstance(error, ServerUnreachableError):
                     self.request_reading()  # the server may have been restarted
                 await waits.sleep()

@@ -1,6 +1,7 @@
 """Writes plans on jobs, and removes them."""
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from server_adapter.bridge.write_queue import AttributeWrite, AttributeWriteQueu
 
 _GIVES_WAY: Final = 0.05  # seconds
 _LOOKS_EVERY: Final = 0.01
+_SHORTEST_TRY_S: Final = 0.5
 
 
 class AttributeWriter:
@@ -72,15 +74,28 @@ class AttributeWriter:
 
     async def work(self, state: Callable[[], ServerState | None]) -> None:
         """Write forever. `state` returns the newest reading. Raises errors of the connection."""
+        rights = self._server.write_rights
         while True:
             self._awake.clear()
             current = state()
             while current is not None and await self.step(current):
+                if rights.pop_regained():
+                    self._queue.rewrite_all()
                 current = state()
-            await self._awake.wait()
+            wait = rights.seconds_until_try
+            if wait is None:
+                await self._awake.wait()
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(_SHORTEST_TRY_S, wait)):
+                    await self._awake.wait()
+            if rights.seconds_until_try == 0:
+                self._queue.rewrite_one()
 
     async def step(self, state: ServerState) -> bool:
-        """Write once if a write is due; return whether it was."""
+        """Write once if a write is due, and not all are refused; return whether it was."""
+        if self._server.write_rights.seconds_until_any > 0:
+            return False
         while self._started and self._started[0][0] not in state.jobs:
             self._started.popleft()  # it has ended since
         if self._started:

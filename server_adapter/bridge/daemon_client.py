@@ -16,6 +16,7 @@ from urllib.parse import quote
 import httpx2
 
 from schedd.wire import ShareFacts
+from schedd.wire.adapter_troubles import encode_troubles
 from server_adapter.bridge.messages import (
     EventsReply,
     FetchedDecisions,
@@ -106,6 +107,8 @@ class DaemonClient:
         """Time of the last reading of the server. It is sent to the daemon, which reports an old reading."""
         self.uncalled = ""
         """Message that the server does not call its scheduler; sent with each request for decisions."""
+        self.troubles: Callable[[], Mapping[str, str]] = dict
+        """Lasting troubles by kind; sent with each request for decisions."""
         self._clock = clock
         self._clock_lead = 0.0  # of the daemon's clock over `clock`, by its last reply
         self._at = 0
@@ -160,6 +163,8 @@ class DaemonClient:
         }
         if self.uncalled:
             about["Schedd-Uncalled"] = self.uncalled.encode("ascii", "replace").decode()[:_LONGEST_WORDS]
+        if troubles := encode_troubles(self.troubles()):
+            about["Schedd-Troubles"] = troubles
         asked = asyncio.create_task(
             self._request("GET", "/decisions", params=parameters, headers=about, timeout=timeout)
         )

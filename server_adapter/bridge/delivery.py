@@ -17,6 +17,7 @@ from server_adapter.bridge.daemon_client import (
 )
 from server_adapter.bridge.messages import FetchedDecisions, encode_event
 from server_adapter.bridge.outbox import EncodedEvent, Outbox
+from server_adapter.bridge.troubles import TroubleMemory
 
 _log = logging.getLogger(__name__)
 _OTHER_WAIT_S = 1.0  # between requests while another adapter serves the cluster
@@ -82,9 +83,15 @@ class DaemonExchange:
         self._handle: Callable[[Decision], None] | None = None
         self._position = ""  # the last decision that was fetched
         self._lost_replies = 0
+        self._lost = TroubleMemory()
         self._silent_at: float | None = None  # when the adapter that serves the cluster counts as silent
         self.away = False
         self._placed = asyncio.Event()
+
+    @property
+    def trouble(self) -> str:
+        """Events and decisions that were lost in the last minutes, in words; empty without any."""
+        return "; ".join(self._lost.current)
 
     @property
     def has_place(self) -> bool:
@@ -230,6 +237,7 @@ class DaemonExchange:
                 if not error.about_content:
                     raise
                 _log.error("event %s (%s) is given up: %s", encoded.id, encoded.type, error)
+                self._lost.note(f"the delivery of an event ({encoded.type})", str(error))
                 if encoded.type != "snapshot":
                     self._on_return()
 
@@ -270,6 +278,7 @@ class DaemonExchange:
         """
         for problem in answer.problems:
             _log.error("a decision that makes no sense: %s", problem)
+            self._lost.note("reading a decision", problem)
         seen = self._seen
         for decision in answer.decisions:
             name = (decision.id, decision.time)

@@ -82,6 +82,8 @@ class Journal:
         )
         self._extensions = {str(key): float(at) for key, at in before.get("extensions", {}).items()}
         self._holds = {str(job) for job in before.get("checkpoint_holds", ())}
+        self.trouble = ""
+        """Why the state was not written at the last change; empty if it was."""
         self._save()
         recent = self._recent_runs()
         self.requested: dict[str, float] = {}
@@ -182,8 +184,10 @@ class Journal:
         """Record something that may be done again after a restart."""
         try:
             self._save()
+            self.trouble = ""
         except OSError as error:
-            _log.error("%s", JournalWriteError(self._directory, error))
+            self.trouble = str(JournalWriteError(self._directory, error))
+            _log.error("%s", self.trouble)
 
     def _note(self, moment: float, job: str, decision: str) -> None:
         line = f"{moment:.3f} {job} {decision}\n".encode()

@@ -49,7 +49,8 @@ class ServerLog:
         self._schedulers = frozenset(name.encode() for name in schedulers)
         self._file: Path | None = None
         self._at = 0
-        self._readable = True
+        self.trouble = ""
+        """Why the log cannot be read; empty if it can."""
         self.by_hand: dict[str, str] = {}
 
     def follow(self) -> None:
@@ -62,13 +63,15 @@ class ServerLog:
                 self._at = 0
             self._file = today
             self._read_appended(today)
+            self.trouble = ""
         except FileNotFoundError:
-            return  # nothing was logged today
+            self.trouble = ""  # nothing was logged today
         except OSError as error:
-            if self._readable:
-                words = "the server's log cannot be read, so a qrun looks like another scheduler"
-                _log.warning("%s: %s: %s", words, error.filename, error.strerror)
-            self._readable = False
+            words = "the server's log cannot be read, so a qrun looks like another scheduler"
+            text = f"{words}: {error.filename}: {error.strerror}"
+            if not self.trouble:
+                _log.warning("%s", text)
+            self.trouble = text
 
     def _read_appended(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -99,6 +102,11 @@ class ManualStarts:
         self._jobs = self._recorded.read()
         if self._log is not None:
             self._log.follow()
+
+    @property
+    def trouble(self) -> str:
+        """Why manual starts are not recognized; empty if they are."""
+        return "" if self._log is None else self._log.trouble
 
     def started_by(self, job: str) -> str:
         """Return the user of the job's latest manual start; empty if unknown."""

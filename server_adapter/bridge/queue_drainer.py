@@ -191,6 +191,11 @@ class QueueDrainer:
             await self.round()
             await asyncio.sleep(self._settings.interval)
 
+    @property
+    def trouble(self) -> str:
+        """Why jobs of routing queues do not go to the federation at present; empty if they do."""
+        return self._said
+
     async def close(self) -> None:
         await self._client.aclose()
 
@@ -205,7 +210,9 @@ class QueueDrainer:
             found = await server.list_routed(self._settings.queues)
             self._left = {job.id: self._left[job.id] for job in found if job.id in self._left}
             jobs = [job for job in found if self._is_candidate(job)]
-            if (jobs or any(True for _ in self._ledger)) and await self._is_federation_ready():
+            if not jobs and not any(True for _ in self._ledger):
+                self._said = ""
+            elif await self._is_federation_ready():
                 left = await self._settle_open_entries(server, {job.id: job for job in found})
                 for job in [job for job in jobs if job.id not in left][:_MOST]:
                     try:

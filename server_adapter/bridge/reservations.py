@@ -24,6 +24,7 @@ _LATE: Final = 30  # tolerated seconds between the start of a reservation and it
 
 
 _FIRST_WAIT_S: Final = 5
+_NAMED: Final = 5
 _LONGEST_WAIT_S: Final = 60
 _TRIES: Final = 5
 """Attempts that may fail because of the reservation itself, before it is refused or given up."""
@@ -37,6 +38,7 @@ class _Postponed:
     again_at: float
     wait: int
     failures: int  # failed attempts that were due to the reservation itself, not to an outage
+    why: str
 
 
 class ReservationConfirmer:
@@ -62,6 +64,13 @@ class ReservationConfirmer:
         self._settled = {name: one for name, one in self._settled.items() if name in pending_now}
         self._postponed = {name: one for name, one in self._postponed.items() if name in pending_now}
         return any(self._is_open(name, pending) for name, pending in state.pending_reservations.items())
+
+    @property
+    def trouble(self) -> str:
+        """Why a reservation was not settled at its last try and waits; empty if none waits."""
+        return "; ".join(
+            f"reservation {name} waits: {one.why}" for name, one in list(self._postponed.items())[:_NAMED]
+        )
 
     def forget(self) -> None:
         """Settle all again that wait: a restarted server may have lost the answers."""
@@ -118,7 +127,7 @@ class ReservationConfirmer:
         if failures >= _TRIES:
             return False
         wait = min(_LONGEST_WAIT_S, 2 * before.wait) if before else _FIRST_WAIT_S
-        self._postponed[name] = _Postponed(pending, self._clock() + wait, wait, failures)
+        self._postponed[name] = _Postponed(pending, self._clock() + wait, wait, failures, why)
         level = logging.DEBUG if before else logging.WARNING
         _log.log(level, "reservation %s waits, and is tried again in %d s: %s", name, wait, why)
         return True

@@ -1,6 +1,6 @@
 """Interface between the bridge and a pbs_server of any family."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal, Protocol
@@ -13,6 +13,7 @@ from server_adapter.bridge.run_extensions import ExtensionServer
 from server_adapter.bridge.state import PendingReservation, ServerState, WrittenAttributes
 from server_adapter.bridge.transfers import TransferServer
 from server_adapter.bridge.write_queue import AttributeWrite
+from server_adapter.bridge.write_rights import WriteRights
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,15 @@ class Server(Protocol):
 
     @property
     def comments(self) -> bool: ...
+
+    @property
+    def write_rights(self) -> WriteRights:
+        """Rights to write on jobs, by the server's refusals."""
+        ...
+
+    def troubles(self) -> Iterable[tuple[str, str]]:
+        """Return lasting troubles, by kind (`ADAPTER_TROUBLES`); texts may be empty."""
+        ...
 
     def update_state(self, state: ServerState) -> None:
         """Use the newest reading."""

@@ -101,6 +101,22 @@ class AttributeWriteQueue:
             else:
                 self._missing.add(name)
 
+    def rewrite_all(self) -> None:
+        """Queue all plans again: a part of them was not written for lack of a right, which is there now."""
+        for name, decision in list(self._last.items()):
+            self._requeue(name, decision)
+
+    def rewrite_one(self) -> None:
+        """Queue a written plan again if nothing is queued, to find out whether it may be written."""
+        if not self._wanted and self._last:
+            name = next(reversed(self._last))
+            self._requeue(name, self._last[name])
+
+    def _requeue(self, name: str, decision: WriteAttributes) -> None:
+        if name not in self._wanted:
+            self._written.pop(name, None)
+            self.enqueue(decision)
+
     def restore(self, state: ServerState) -> Iterator[None]:
         """Queue again what a restarted server has lost, by its first full reading: a server that was killed
         may not have saved the last comments.

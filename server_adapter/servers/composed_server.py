@@ -1,6 +1,6 @@
 """Common part of the servers of both families: it reads, starts and writes by the parts of its family."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from schedd.wire import Run
@@ -11,12 +11,15 @@ from server_adapter.bridge.server import ObjectSettings, ReadScope, RunControl, 
 from server_adapter.bridge.state import ServerState, WrittenAttributes
 from server_adapter.bridge.transfers import TransferServer
 from server_adapter.bridge.write_queue import AttributeWrite
+from server_adapter.bridge.write_rights import WriteRights
 
 
 class _Reader(Protocol):
     async def read(self, scope: ReadScope) -> ServerState: ...
 
     async def settings(self) -> list[ObjectSettings]: ...
+
+    def troubles(self) -> Iterator[tuple[str, str]]: ...
 
 
 class _Starter(Protocol):
@@ -26,8 +29,14 @@ class _Starter(Protocol):
 
     async def restore_walltimes(self, state: ServerState) -> None: ...
 
+    @property
+    def trouble(self) -> str: ...
+
 
 class _JobWriter(Protocol):
+    @property
+    def rights(self) -> WriteRights: ...
+
     async def write(self, write: AttributeWrite) -> bool: ...
 
     async def comment(self, job: str, text: str) -> None: ...
@@ -64,6 +73,17 @@ class ComposedServer:
     def uncalled(self) -> str:
         """Empty for a family that is connected to its scheduler."""
         return ""
+
+    @property
+    def write_rights(self) -> WriteRights:
+        """Rights to write on jobs."""
+        return self._writing.rights
+
+    def troubles(self) -> Iterator[tuple[str, str]]:
+        """Yield lasting troubles, by kind."""
+        yield "writing", self._writing.rights.trouble
+        yield "adapter_work", self._starting.trouble
+        yield from self._reading.troubles()
 
     async def wait_until_up(self) -> None:
         await self.link.wait_until_up()

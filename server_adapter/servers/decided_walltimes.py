@@ -31,6 +31,8 @@ class DecidedWalltimes:
         self._file = file
         self._replaced: dict[str, tuple[int, int]] = {} if file is None else _read(file)
         self._interrupted = set(self._replaced)  # by the end of the former adapter
+        self.trouble = ""
+        """Why the file was not written at the last change; empty if it was."""
 
     def __contains__(self, job: str) -> bool:
         return job in self._replaced
@@ -82,8 +84,10 @@ class DecidedWalltimes:
             fresh.write_text(json.dumps(self._replaced), encoding="utf-8")
             give_to_directory_owner(fresh)
             fresh.replace(self._file)
+            self.trouble = ""
         except OSError as error:
-            _log.warning("walltimes that were set for runs are not kept: %s", error)
+            self.trouble = f"walltimes that were set for runs are not kept: {error}"
+            _log.warning("%s", self.trouble)
 
 
 def _read(file: Path) -> dict[str, tuple[int, int]]:

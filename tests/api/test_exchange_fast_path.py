@@ -60,6 +60,11 @@ POLLS: list[Request] = [
             ("Schedd-Version", "1.0+x"),
             ("Schedd-Version", "v 1"),
             ("Schedd-Uncalled", "u" * 501),
+            ("Schedd-Troubles", '{"writing": "no right", "of-a-newer-adapter": "it fails"}'),
+            ("Schedd-Troubles", '{"writing": 1}'),
+            ("Schedd-Troubles", '["writing"]'),
+            ("Schedd-Troubles", "[" * 1_900),
+            ("Schedd-Troubles", '{"writing": "' + "w" * 2_000 + '"}'),
             ("Schedd-Adapter", "a\xb2"),
             ("Schedd-Version", "1.\xb2"),
         )

@@ -7,6 +7,7 @@ from schedd.engine.facts.alerts import FADES, alert_kinds
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.reservations.state import reservation_records
 from schedd.wire import JobEnded, JobStarted, NodeChanged, ShareFacts, Snapshot
+from schedd.wire.adapter_troubles import ADAPTER_TROUBLES
 from tests.conftest import ROOT
 from tests.engine.cluster import Cluster, T
 
@@ -80,6 +81,7 @@ def test_every_kind_that_is_raised_is_known_and_documented() -> None:
     sources = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     raised = set(re.findall(r"\.alert\(\s*[\w.]+, \"(\w+)\"", sources))
     shell = {
+        *(ADAPTER_TROUBLES.keys() - {"unreadable"}),
         "adapter",
         "background",
         "calls",

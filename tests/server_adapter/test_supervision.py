@@ -35,7 +35,7 @@ def test_work_that_raises_starts_again_while_the_other_goes_on(caplog: pytest.Lo
                 other_ended = True
 
         works = {"reading": reading, "sending": sending}
-        work = asyncio.ensure_future(work_together(works, (TakenError,), lambda: failed.append(1)))
+        work = asyncio.ensure_future(work_together(works, (TakenError,), lambda work, _: failed.append(work)))
         await asyncio.wait_for(again.wait(), WAIT_S)
         assert (other_ended, len(failed)) == (False, 2)
         work.cancel()
@@ -56,7 +56,9 @@ def test_an_error_that_is_to_end_the_adapter_ends_it() -> None:
         await asyncio.sleep(WAIT_S)
 
     with pytest.raises(BaseExceptionGroup) as raised:
-        asyncio.run(work_together({"a": port_in_use, "b": sending}, (TakenError,), lambda: None))
+        asyncio.run(
+            work_together({"a": port_in_use, "b": sending}, (TakenError,), lambda _work, _error: None)
+        )
     assert raised.group_contains(TakenError)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.current_faults import job_start_state
 from schedd.wire import JobQueued
 from tests.service.planner_harness import job, node, planner
 from tests.waits import WAIT_S
@@ -73,3 +74,19 @@ def test_server_without_calls_to_its_scheduler_opens_an_alert() -> None:
         assert call_alerts(loop) == ["pbs_server does not call its scheduler"]
         loop.record_adapter_report("1.0", None)
         assert call_alerts(loop) == []
+
+
+def test_lasting_troubles_of_the_adapter_open_alerts_and_close_them() -> None:
+    def alerts(loop: PlanLoop) -> dict[str, str]:
+        loop.alerts.update()
+        return {one.kind: one.text for one in loop.alerts.current}
+
+    with planner() as loop:
+        loop.record_adapter_request()
+        report = {"writing": "comments are not written on jobs", "registration": "another scheduler is"}
+        loop.record_adapter_report("1.0", None, "", report)
+        assert alerts(loop) == report
+        assert job_start_state(loop).words == "stopped, the adapter is not registered"
+        loop.record_adapter_report("1.0", None)
+        assert alerts(loop) == {}
+        assert job_start_state(loop).starts

@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
 from schedd.engine.component.registry import components
+from schedd.wire.adapter_troubles import ADAPTER_TROUBLES
 
 FADES: Final = 900  # seconds after which an alert about a single event closes
 
 _KINDS: Final[Mapping[str, str]] = {
     "adapter": "no contact with the adapter",
+    "adapter_work": ADAPTER_TROUBLES["adapter_work"],
     "background": "background work of the daemon failed and was started again",
     "black_hole": "jobs fail on a node soon after they start; it gets no new jobs",
     "bookkeeping": "a start or end was handled, but not all of it could be noted, such as a charge",
@@ -39,15 +41,18 @@ _KINDS: Final[Mapping[str, str]] = {
     "planner": "the planner stopped, or one of its side tasks fails",
     "policy": "a policy was rejected",
     "promises": "changed settings put promises at risk at a reload; they took effect",
+    "registration": ADAPTER_TROUBLES["registration"],
     "quarantine": "a job that made the planner fail is set aside",
     "resource": "the server does not tell the type of a resource; it is read by the look of its values",
     "server": "the adapter cannot reach the server",
     "settings": "changed settings were rejected at a reload; the previous ones stay in force",
     "snapshot": "a snapshot of the server was rejected, or showed changes that no event had announced",
+    "stuck_vnodes": ADAPTER_TROUBLES["stuck_vnodes"],
     "starts_refused": "the server or the adapter refuses all starts",
     "unanswered": "starts were sent to the adapter and not answered in time",
     "unknown_job": "a job started that no event had announced",
     "webhook": "a webhook cannot be reached; its changes wait",
+    "writing": ADAPTER_TROUBLES["writing"],
 }
 """Alert kinds of the engine and the daemon, with their meanings."""
 

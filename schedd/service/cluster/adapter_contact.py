@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -26,6 +26,8 @@ class AdapterContact:
         self.version = ""  # version in its last report; empty: unknown
         self.scheduler_not_called = ""
         """Its last report that the server does not call its scheduler; empty otherwise."""
+        self.troubles: Mapping[str, str] = {}
+        """Lasting troubles by its last report, by kind (`ADAPTER_TROUBLES`)."""
         self._holder: tuple[str, str] | None = None
         """Id and host of the accepted adapter; None before the first."""
         self._clock_leads: deque[float] = deque(maxlen=_LOOKS)
@@ -39,6 +41,7 @@ class AdapterContact:
         """Expect the first request from ``now`` (cluster's clock) on, because this daemon leads now."""
         self.last, self.at, self.awaited_since, self._read = time.monotonic(), 0, now, None
         self.version = self.scheduler_not_called = ""
+        self.troubles = {}
         self._holder = None
         self._clock_leads.clear()
         self._server_clock_leads.clear()
@@ -127,6 +130,8 @@ class AdapterContact:
         if since is None:
             return ""
         if not self.is_silent(most):
+            if why := self.troubles.get("unreadable", ""):
+                return f"the adapter has not read the server's state since {_format_time(since)}: {why}"
             return f"the adapter has not reached the server since {_format_time(since)}"
         if not self.at:
             return "no contact with an adapter since the daemon started"

@@ -2,9 +2,10 @@
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Final, TypeVar
 
 import structlog
 
@@ -24,6 +25,7 @@ _log = structlog.get_logger(__name__)
 
 _LOOK_S = 60.0  # maximum time between two checks of the clock, which may have been set
 _SOON_S = 0.01
+NO_TROUBLES: Final[Mapping[str, str]] = MappingProxyType({})
 _DECISION = re.compile(r"d[0-8]\d{11}")
 _FOLLOW_S = 0.5  # time between two checks for new batches of the leader
 
@@ -75,10 +77,19 @@ class PlanLoop(PlannerCondition):
         """After how many seconds without a request another adapter is accepted."""
         return self.adapter_contact.seconds_until_silent(self._publisher.latest.settings.adapter_silence)
 
-    def record_adapter_report(self, version: str, clock: float | None, uncalled: str = "") -> None:
-        """Record the adapter's version, its clock, and whether the server does not call its scheduler."""
+    def record_adapter_report(
+        self,
+        version: str,
+        clock: float | None,
+        uncalled: str = "",
+        troubles: Mapping[str, str] = NO_TROUBLES,
+    ) -> None:
+        """Record the adapter's version, its clock, whether the server does not call its scheduler, and the
+        adapter's lasting ``troubles`` by kind.
+        """
         self.adapter_contact.record_report(version, clock - self._clock.now() if clock is not None else None)
         self.adapter_contact.scheduler_not_called = uncalled
+        self.adapter_contact.troubles = troubles
 
     def submit(self, events: Sequence[Event], *, order: bool = False) -> "Future[DeliveryResult]":
         """Submit events in order of occurrence; the result is set when all are handled.

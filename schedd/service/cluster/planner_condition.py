@@ -3,6 +3,7 @@
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Final
 
 from schedd.engine import Engine, Phase, PlanSnapshot, published_record
@@ -213,8 +214,17 @@ class PlannerCondition(ABC):
         """That the server does not call its scheduler; empty if it does, or is silent."""
         return "" if self.on_standby or self.silence else self.adapter_contact.scheduler_not_called
 
+    @property
+    def adapter_troubles(self) -> Mapping[str, str]:
+        """Lasting troubles that the adapter reports, by kind; none while it or its server is silent."""
+        if self.on_standby or self.silence:
+            return {}
+        found = self.adapter_contact.troubles
+        return {kind: text for kind, text in found.items() if kind != "unreadable"}
+
     def _troubles(self) -> dict[str, str]:
         found = {
+            **self.adapter_troubles,
             "planner": self.failure or self._planner.failing,
             "database": self.trouble,
             "adapter": "" if self.server_silence else self.silence,

@@ -15,6 +15,7 @@ _DAEMON_LOG: Final = "`journalctl -u schedd -n 50`"
 
 REMEDIES: Final[Mapping[str, str]] = {
     "adapter": "`systemctl restart pbs-adapter` on the server's host",
+    "adapter_work": _ADAPTER_LOG,
     "background": _DAEMON_LOG,
     "batch_skipped": _DAEMON_LOG,
     "black_hole": "`pbsnodes NODE`; repair it, then set it offline and online",
@@ -45,6 +46,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "preemption": _ADAPTER_LOG,
     "promises": "`schedd policy preview FILE` with the previous file; then `systemctl reload schedd` with it",
     "quarantine": "`qalter` or `qdel JOB`",
+    "registration": "stop the other scheduler; `qmgr -c 'list sched'`",
     "refused_cores": "`momctl -d 3 -h NODE`; restart pbs_server if no job holds the cores",
     "reservation": "`schedd reservation list`",
     "resource": "make the adapter's user a manager: `qmgr -c 'set server managers += USER'`",
@@ -52,18 +54,20 @@ REMEDIES: Final[Mapping[str, str]] = {
     "settings": "`schedd config check`, then `systemctl reload schedd`",
     "snapshot": _ADAPTER_LOG,
     "starts_refused": _ADAPTER_LOG,
+    "stuck_vnodes": "restart pbs_server, which frees them",
     "suspension": "`qsig -s resume JOB`",
     "unanswered": _ADAPTER_LOG,
     "unknown_job": "",
     "walltime_extension": _ADAPTER_LOG,
     "webhook": "correct url in `[[webhooks]]`, or start its receiver",
+    "writing": "make the adapter's user a manager: `qmgr -c 'set server managers += USER'`",
 }
 """What to do first for each kind of alert, with commands between backticks; empty: nothing is to be done."""
 
 SEVERE_KINDS: Final = frozenset(
     {
         *("adapter", "batch_skipped", "clock", "database", "foreign", "planner", "server"),
-        *("snapshot", "starts_refused"),
+        *("registration", "snapshot", "starts_refused"),
     }
 )
 """Kinds of alerts whose faults make the plan wrong or stop all starts."""
@@ -156,6 +160,8 @@ def _job_start_state(loop: PlanLoop) -> JobStartState:
         return JobStartState("warn", words, published.halted, remedy, since=since)
     if published.halted:
         return JobStartState("warn", f"stopped, {published.halted}", published.halted, _DAEMON_LOG)
+    if not loop.on_standby and (why := loop.adapter_troubles.get("registration")):
+        return _stopped(loop, "stopped, the adapter is not registered", why, "registration")
     if published.starts_refused:
         return _stopped(loop, "refused by the server", published.starts_refused, "starts_refused")
     if loop.on_standby:

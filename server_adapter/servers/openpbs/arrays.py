@@ -13,8 +13,13 @@ INDICES = ("array_indices_submitted", "array_indices_remaining")
 """Attributes from which the waiting subjobs of an array are read."""
 
 
-def expand_arrays(jobs: Iterable[DescribedObject]) -> list[DescribedObject]:
-    """Return the jobs, arrays replaced by their waiting subjobs; running ones are listed."""
+def expand_arrays(
+    jobs: Iterable[DescribedObject], unknown: dict[str, str] | None = None
+) -> list[DescribedObject]:
+    """Return the jobs, arrays replaced by their waiting subjobs; running ones are listed.
+
+    Arrays whose waiting subjobs cannot be read are left out, and put into ``unknown`` with the reason.
+    """
     found: list[DescribedObject] = []
     for job in jobs:
         if job.values.get("array") != "True":
@@ -23,7 +28,10 @@ def expand_arrays(jobs: Iterable[DescribedObject]) -> list[DescribedObject]:
         try:
             waiting = waiting_indices(job.values)
         except ValueError as error:
-            _log.warning("the waiting subjobs of %s are not known: %s", job.name, error)
+            if unknown is None:
+                _log.warning("the waiting subjobs of %s are not known: %s", job.name, error)
+            else:
+                unknown[job.name] = str(error)
             continue
         if job.values.get("job_state") not in ("Q", "B", "H", "W") or not waiting:
             continue

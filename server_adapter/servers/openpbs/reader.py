@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -108,6 +108,9 @@ class _OpenPBSObjects:
     reservations: list[DescribedObject]
 
 
+_UNKNOWN_ARRAY: Final = "array {} is not planned: its waiting subjobs cannot be read: {}"
+
+
 class OpenPBSReader:
     """Reads the partition of scheduler `name`; others use the connection between requests."""
 
@@ -131,6 +134,7 @@ class OpenPBSReader:
         self._refused = ""
         self._clock = clock
         self._stuck = StuckVnodes(clock)
+        self._unknown_arrays: dict[str, str] = {}
         self._jobs = JobList(self._describe)
         self._before: ServerState | None = None
         self._objects: _OpenPBSObjects | None = None
@@ -142,6 +146,14 @@ class OpenPBSReader:
         """The hosts planned as one node in the last reading,"""
         self.vnodes: Mapping[str, list[DescribedObject]] = {}  # and their vnodes then
         self.suspended: Mapping[str, Values] = {}  # suspended jobs that wait for a resume
+
+    def troubles(self) -> Iterator[tuple[str, str]]:
+        """Yield the lasting troubles of the last readings, by kind."""
+        yield "stuck_vnodes", self._stuck.trouble
+        for name, why in self._unknown_arrays.items():
+            yield "adapter_work", _UNKNOWN_ARRAY.format(name, why)
+        if self._by_hand is not None:
+            yield "adapter_work", self._by_hand.trouble
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """Return the server's state. A smaller `scope` costs three requests instead of nine; everything but
@@ -186,7 +198,7 @@ class OpenPBSReader:
         ours, queues = objects.ours, objects.queues
         names = frozenset(queue.name for queue in queues)
         there = {node.name for node in objects.vnodes}
-        listed = expand_arrays(known)
+        listed = self._expand(known)
         await asyncio.sleep(0)  # here and below: with many jobs each step is long enough for one slice
         vnodes = self._stuck.without(objects.vnodes, listed)
         hosts = self._hosts(vnodes)
@@ -251,6 +263,15 @@ class OpenPBSReader:
         whole = {node.name for node in nodes if is_exclusive(node.values)}
         self._before = state = _charge_exclusive_jobs(state, ours, whole)
         return state
+
+    def _expand(self, jobs: list[DescribedObject]) -> list[DescribedObject]:
+        """Return the jobs with arrays expanded; log arrays that cannot be read, once."""
+        unknown: dict[str, str] = {}
+        listed = expand_arrays(jobs, unknown)
+        for name in unknown.keys() - self._unknown_arrays.keys():
+            _log.warning("%s", _UNKNOWN_ARRAY.format(name, unknown[name]))
+        self._unknown_arrays = unknown
+        return listed
 
     def _new_builder(self) -> StateBuilder:
         words = make_fact_parsers(self._types)

@@ -226,6 +226,11 @@ class OpenPBSStarter:
             job, lambda name, before: connection.request(walltime_request(name, before))
         )
 
+    @property
+    def trouble(self) -> str:
+        """Why walltimes set for runs would not survive a restart; empty if they would."""
+        return self._walltimes.trouble
+
     async def restore_walltimes(self, state: ServerState) -> None:
         """Give the jobs that a former adapter left with the walltime of a run their own one back."""
         for job in self._walltimes.to_restore(

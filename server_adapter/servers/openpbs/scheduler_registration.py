@@ -24,6 +24,7 @@ from server_adapter.openpbs.registration import CycleCommand, Registration, regi
 _log = logging.getLogger(__name__)
 
 _REMINDED: Final = 60.0  # seconds between log entries about the same problem
+_LASTING_S: Final = 15.0  # seconds until a lost registration is reported; a restart of the server is shorter
 _ABOUT_JOBS: Final = frozenset({OpenPBSCommand.NEW, OpenPBSCommand.TERM})
 _TROUBLE: Final = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError, TakenError)
 
@@ -44,6 +45,7 @@ class SchedulerRegistration:
         self._registration: Registration | None = None
         self._lost = "it was not taken yet"
         self._said = float("-inf")
+        self._lost_at: float | None = None
         self._request_reading: Callable[[ReadScope], None] = lambda _: None
 
     def barred(self) -> str:
@@ -51,6 +53,18 @@ class SchedulerRegistration:
         if self._registration is not None and self._registration.usable:
             return ""
         return f"the adapter is not registered as scheduler {self._name!r}: {self._lost}"
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not registered, once that has lasted; empty if it is, or for a restart of the server."""
+        barred = self.barred()
+        if not barred:
+            self._lost_at = None
+            return ""
+        now = time.monotonic()
+        if self._lost_at is None:
+            self._lost_at = now
+        return barred if now - self._lost_at >= _LASTING_S else ""
 
     @asynccontextmanager
     async def borrow(self) -> AsyncIterator[OpenPBSConnection]:
@@ -104,6 +118,7 @@ class SchedulerRegistration:
             await secondary.close()
             await primary.close()
             raise
+        self._lost_at = None
         _log.info("registered as scheduler %r", self._name)
 
     async def _attend(self) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -76,6 +76,7 @@ class OpenPBSServer(ComposedServer):
         clock: Callable[[], float] = time.time,
     ) -> None:
         server, tell = settings.server, settings.tell
+        self._is_scheduler = settings.mode == "scheduler"
         address = Address(server.host, server.port)
 
         async def open_with(permitted: frozenset[RequestCode]) -> OpenPBSConnection:
@@ -174,6 +175,12 @@ class OpenPBSServer(ComposedServer):
     def barred(self) -> str:
         """Return the reason against any start: no registration."""
         return self.place.barred()
+
+    def troubles(self) -> Iterator[tuple[str, str]]:
+        """Yield lasting troubles, by kind; a scheduler that is not registered is one."""
+        yield from super().troubles()
+        if self._is_scheduler:
+            yield "registration", self.place.trouble
 
     async def resume_jobs(self) -> None:
         """Resume waiting suspended jobs whose vnodes have enough free resources."""

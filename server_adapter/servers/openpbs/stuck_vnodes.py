@@ -14,6 +14,7 @@ from server_adapter.servers.openpbs.facts import is_exclusive, shares
 _log = logging.getLogger(__name__)
 
 _HOLDING: Final = frozenset({"R", "E"})
+_NAMED: Final = 5
 _LONG: Final = 60.0  # seconds; it occurs for a moment at each end of a job
 
 
@@ -25,6 +26,11 @@ class StuckVnodes:
         self._since: dict[str, float] = {}
         self._said: frozenset[str] = frozenset()
 
+    @property
+    def trouble(self) -> str:
+        """The stuck vnodes of the last reading, in words; empty without any."""
+        return _describe(self._said) if self._said else ""
+
     def without(
         self, vnodes: list[DescribedObject], jobs: Iterable[DescribedObject]
     ) -> list[DescribedObject]:
@@ -35,13 +41,19 @@ class StuckVnodes:
         self._since = {name: self._since.get(name, now) for name in alone}
         stuck = frozenset(name for name, since in self._since.items() if now - since >= _LONG)
         if stuck - self._said:
-            _log.warning(
-                "%s: job-exclusive, though no job that runs has it, so nothing is planned there; "
-                "`pbsnodes -v` shows the job that the server still counts; a restart of pbs_server frees it",
-                ", ".join(sorted(stuck)),
-            )
+            _log.warning("%s", _describe(stuck))
         self._said = stuck
         return [_offline(vnode) if vnode.name in stuck else vnode for vnode in vnodes] if stuck else vnodes
+
+
+def _describe(stuck: Iterable[str]) -> str:
+    names = sorted(stuck)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (
+        f"{', '.join(names[:_NAMED])}{more}: job-exclusive, though no job that runs has it, so nothing is "
+        "planned there; `pbsnodes -v` shows the job that the server still counts; a restart of pbs_server "
+        "frees it"
+    )
 
 
 def _held(jobs: Iterable[DescribedObject]) -> set[str]:

@@ -3,6 +3,7 @@
 import logging
 import time
 from dataclasses import replace
+from typing import Final
 
 from schedd.wire import WriteAttributes
 from server_adapter.batch.errors import ServerRefusedError
@@ -11,6 +12,7 @@ from server_adapter.bridge.job_comments import is_ours
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.state import WrittenAttributes
 from server_adapter.bridge.write_queue import AttributeWrite
+from server_adapter.bridge.write_rights import WriteRights
 from server_adapter.dis import Attribute
 from server_adapter.servers.job_requests import modify_request
 from server_adapter.servers.torque.link import TorqueLink
@@ -22,6 +24,12 @@ _log = logging.getLogger(__name__)
 
 _UNKNOWN = frozenset({TorqueErrorCode.NOATTR, TorqueErrorCode.UNKRESC})
 _OVERTAKEN = frozenset({TorqueErrorCode.UNKJOBID, TorqueErrorCode.BADSTATE, TorqueErrorCode.MODATRRUN})
+COMMENTS: Final = "comments are"
+START_TIMES: Final = "start_time is"
+_NEEDED_RIGHTS: Final = {
+    COMMENTS: "it takes an operator's rights",
+    START_TIMES: "it takes a privileged port",
+}
 _NO_RIGHT = frozenset({TorqueErrorCode.ATTRRO, TorqueErrorCode.PERM})
 
 
@@ -33,14 +41,22 @@ class TorqueJobWriter:
         self._offers = offers
         self._pace = pace
         self._planned_known: bool | None = None if offers.planned else False
+        parts = {COMMENTS: offers.comment, START_TIMES: offers.start_time}
+        self.rights = WriteRights(*(part for part, enabled in parts.items() if enabled))
 
     @property
     def offers(self) -> WritableAttributes:
         """The attributes that are written at present."""
-        return self._offers
+        return replace(
+            self._offers,
+            comment=self._offers.comment and self.rights.may_write(COMMENTS),
+            start_time=self._offers.start_time and self.rights.may_write(START_TIMES),
+        )
 
     async def comment(self, job: str, text: str) -> None:
-        await self._send(modify_request(job, [Attribute("comment", text)]))
+        """Replace our comment, unless comments are refused at present."""
+        if self.offers.comment:
+            await self._send(modify_request(job, [Attribute("comment", text)]))
 
     async def clean(self, job: str, writing: WrittenAttributes) -> bool:
         """Remove the adapter's attributes from a job; return whether there were any."""
@@ -58,7 +74,7 @@ class TorqueJobWriter:
         async with self._link.borrow() as connection:
             if self._planned_known is None and write.decision.planned_start is not None:
                 await self._probe_planned(connection, write.decision)
-        offers = replace(self._offers, planned=self._planned_known is True)
+        offers = replace(self.offers, planned=self._planned_known is True)
         request = plan_request(write.decision, offers, comment_free=write.comment_free)
         return request is None or await self._send(request)
 
@@ -94,11 +110,25 @@ class TorqueJobWriter:
                     error,
                 )
                 return True
-            names = {attribute.name for attribute in request.attributes}
-            if "start_time" in names:
-                self._offers = replace(self._offers, start_time=False)
-                _log.warning("start_time is not written: it takes a privileged port (%s)", error)
-                return False
-            self._offers = replace(self._offers, comment=False)
-            _log.error("nothing is written on jobs: it takes a manager's rights (%s)", error)
+            self._note_refused(request, error)
+            return False
+        for part in sorted(_parts(request)):
+            if self.rights.grant(part):
+                _log.info("%s written again", part)
         return True
+
+    def _note_refused(self, request: ManageRequest, error: ServerRefusedError) -> None:
+        """Leave out what was refused. The text does not name it: only a privileged port may set start_time,
+        so that is left out first. A user without rights may write nothing on jobs of others.
+        """
+        parts = _parts(request)
+        if error.code == TorqueErrorCode.ATTRRO and START_TIMES in parts:
+            parts = {START_TIMES}
+        for part in sorted(parts):
+            text = f"{part} not written on jobs: {_NEEDED_RIGHTS[part]} ({error})"
+            if self.rights.deny(part, text):
+                _log.warning("%s", text)
+
+
+def _parts(request: ManageRequest) -> set[str]:
+    return {START_TIMES if one.name == "start_time" else COMMENTS for one in request.attributes}

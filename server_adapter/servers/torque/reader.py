@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,6 +92,11 @@ class TorqueReader:
     def state_slot_limit(self, array: str, limit: int) -> None:
         """Record the slot limit of an array, from a refusal."""
         self._builder.slot_limits.state(array, limit)
+
+    def troubles(self) -> Iterator[tuple[str, str]]:
+        """Yield the lasting troubles of the last readings, by kind."""
+        if self._by_hand is not None:
+            yield "adapter_work", self._by_hand.trouble
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """Return the server's state. A smaller `scope` reads only jobs, ENDS only running and ended jobs; the

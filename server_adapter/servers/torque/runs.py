@@ -211,6 +211,11 @@ class TorqueStarter:
             job, lambda name, before: connection.request(walltime_request(name, before))
         )
 
+    @property
+    def trouble(self) -> str:
+        """Why walltimes set for runs would not survive a restart; empty if they would."""
+        return self._walltimes.trouble
+
     async def restore_walltimes(self, state: ServerState) -> None:
         """Give the jobs that a former adapter left with the walltime of a run their own one back."""
         for job in self._walltimes.to_restore(state, lambda text: parse_or(seconds, text or None, default=0)):

@@ -35,6 +35,7 @@ from schedd.wire import (
     ShareFacts,
     WriteAttributes,
 )
+from schedd.wire.adapter_troubles import decode_troubles
 from server_adapter.bridge.event_effects import apply
 from server_adapter.bridge.messages import decode_event
 from server_adapter.bridge.state import ServerState
@@ -63,6 +64,7 @@ class FakeDaemon:
         self.down = False
         self.other_adapter = False  # whether another adapter serves the cluster, and is silent at present
         self.uncalled = ""
+        self.troubles: dict[str, str] = {}
         self.fetches = 0
         self.generation = 0
         self._told: dict[str, int] = {}
@@ -103,6 +105,7 @@ class FakeDaemon:
         if problem := self._refusal():
             return problem
         self.uncalled = request.headers.get("Schedd-Uncalled", "")
+        self.troubles = decode_troubles(request.headers.get("Schedd-Troubles", ""))
         self.fetches += 1
         until = time.monotonic() + float(request.query_params.get("wait", "0"))
         while True:

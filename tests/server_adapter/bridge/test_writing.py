@@ -10,6 +10,11 @@ from server_adapter.batch.requests import StatusRequest
 from server_adapter.bridge.attribute_writer import AttributeWriter
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.state import ServerState
+from server_adapter.bridge.write_rights import WriteRights
+from server_adapter.emulator.errors import refusal
+from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.principal import Principal
+from server_adapter.torque.errors import TorqueErrorCode
 from tests.server_adapter.bridge.house import Build, server_link
 from tests.server_adapter.open_ondemand import read_torque_job
 
@@ -90,11 +95,56 @@ async def test_nothing_is_written_while_runs_are_requested_but_never_for_long(bu
     assert not any(asked)
 
 
+@pytest.mark.parametrize("code", [TorqueErrorCode.PERM, TorqueErrorCode.ATTRRO])
+async def test_missing_rights_are_reported_to_the_daemon_and_writing_goes_on_once_they_are_given(
+    build: Build, monkeypatch: pytest.MonkeyPatch, code: TorqueErrorCode
+) -> None:
+    monkeypatch.setattr("server_adapter.bridge.write_rights.RETRY_S", 0.2)
+    may_write: list[bool] = []
+
+    def demand_owner(_who: Principal, _job: Job) -> None:
+        if not may_write:
+            raise refusal(code, "operation not permitted")
+
+    monkeypatch.setattr("server_adapter.emulator.job_changes.demand_owner", demand_owner)
+    house = await build(plan=False, **{"daemon.wait": 0.1})
+    jobs = [house.server.submit(resources={"nodes": "1"}, runtime=60.0, holds="u") for _ in range(3)]
+    await house.start()
+    await house.until(lambda: set(jobs) <= house.daemon.state.jobs.keys())
+    for job in jobs:
+        house.daemon.write_attributes(job, int(house.daemon.clock()) + 600, ("node1",))
+    await house.until(lambda: f"{code} {code.name}" in house.daemon.troubles.get("writing", ""))
+    assert not any("comment" in house.server.job(job).attributes for job in jobs)
+    may_write.append(True)
+    await house.until(lambda: all("comment" in house.server.job(job).attributes for job in jobs))
+    await house.until(lambda: "writing" not in house.daemon.troubles)
+
+
+async def test_a_part_that_was_refused_for_a_time_is_written_on_all_jobs_afterwards(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server_adapter.bridge.write_rights.RETRY_S", 0.2)
+    house = await build(plan=False, **{"daemon.wait": 0.1})
+    jobs = [house.server.submit(resources={"nodes": "1"}, runtime=60.0, holds="u") for _ in range(3)]
+    monkeypatch.setattr("server_adapter.emulator.job_changes._NEVER", frozenset({"start_time"}))
+    await house.start(**{"tell.start_time": True})
+    await house.until(lambda: set(jobs) <= house.daemon.state.jobs.keys())
+    start = int(house.daemon.clock()) + 600
+    for job in jobs:
+        house.daemon.write_attributes(job, start, ("node1",))
+    await house.until(lambda: all("comment" in house.server.job(job).attributes for job in jobs))
+    await house.until(lambda: "start_time is not written" in house.daemon.troubles.get("writing", ""))
+    monkeypatch.setattr("server_adapter.emulator.job_changes._NEVER", frozenset())
+    await house.until(lambda: [house.server.job(job).start_time for job in jobs] == [start] * 3)
+    await house.until(lambda: not house.daemon.troubles)
+
+
 class Comments:
     """A server that takes comments."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
+        self.write_rights = WriteRights()
 
     async def comment(self, job: str, _text: str) -> None:
         self.written.append(job)

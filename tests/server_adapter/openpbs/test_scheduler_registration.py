@@ -164,6 +164,19 @@ async def test_each_command_causes_a_reading_and_its_cycle_ends() -> None:
         await place.close()
 
 
+async def test_a_registration_that_stays_lost_is_a_trouble_but_not_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Peer().listening() as peer:
+        place = SchedulerRegistration("default", lambda: connect(peer), lambda job: f"no start for {job}")
+        assert place.trouble == "", "the server may be restarting"
+        monkeypatch.setattr("server_adapter.servers.openpbs.scheduler_registration._LASTING_S", 0.0)
+        assert "not registered as scheduler 'default'" in place.trouble
+        await place.register(lambda _: None)
+        assert place.trouble == ""
+        await place.close()
+
+
 async def test_a_qrun_that_leaves_the_nodes_to_us_is_answered_before_its_cycle_ends() -> None:
     async with Peer().listening() as peer:
         place = SchedulerRegistration("default", lambda: connect(peer), lambda job: f"no start for {job}")

@@ -2,16 +2,20 @@
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.replies import Reply
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.requests import ManageRequest
 from server_adapter.bridge.write_queue import AttributeWrite
+from server_adapter.bridge.write_rights import RETRY_S
 from server_adapter.openpbs.codes import OpenPBSErrorCode
 from tests.server_adapter.open_ondemand import print_qstat, read_qstat
+from tests.server_adapter.openpbs.peer import refusal
 from tests.server_adapter.openpbs.site import QUEUED, Site, attribute_write
 
 pytestmark = pytest.mark.anyio
@@ -90,16 +94,72 @@ async def test_an_array_has_the_earliest_start_of_its_subjobs_and_is_rarely_writ
     ]
 
 
-async def test_estimates_are_written_even_if_comments_are_forbidden(tmp_path: Path) -> None:
-    site = Site(refuse={RequestCode.MODIFY_JOB: OpenPBSErrorCode.ATTRRO})
+READ_ONLY = "Cannot set attribute, read only or insufficient permission  "
+
+
+@dataclass
+class RightsSite(Site):
+    """A server that refuses attributes as 23.06.06 does: the text names the first one that it refuses."""
+
+    forbidden: frozenset[str] = frozenset()
+    unauthorized: bool = False
+
+    def answer(self, request: BatchRequest) -> list[Reply]:
+        if isinstance(request, ManageRequest) and request.code == RequestCode.MODIFY_JOB:
+            if self.unauthorized:
+                return [refusal(OpenPBSErrorCode.PERM, "Unauthorized Request ")]
+            for one in request.attributes:
+                if one.name in self.forbidden:
+                    return [refusal(OpenPBSErrorCode.ATTRRO, READ_ONLY + one.key)]
+        return super().answer(request)
+
+    def accepted(self) -> list[set[str]]:
+        """Names of the attributes in each write that was not refused."""
+        return [
+            names
+            for request in self.peer.seen
+            if isinstance(request, ManageRequest)
+            and not (names := {one.name for one in request.attributes}) & self.forbidden
+        ]
+
+
+@pytest.mark.parametrize(("forbidden", "written"), [("comment", "estimated"), ("estimated", "comment")])
+async def test_a_part_without_a_right_is_left_out_reported_and_tried_again(
+    tmp_path: Path, forbidden: str, written: str
+) -> None:
+    site, now = RightsSite(forbidden=frozenset({forbidden})), [1_000.0]
     async with site.peer.listening():
         server = site.make_server(tmp_path)
+        server.write_rights._clock = lambda: now[0]
         assert not await server.write(attribute_write("1.s", 2_000, "n1"))
-        site.refuse.clear()
         assert await server.write(attribute_write("1.s", 2_000, "n1"))
+        assert site.accepted() == [{written}], "an operator may write comments, but no estimates"
+        (trouble,) = (text for kind, text in server.troubles() if kind == "writing" and text)
+        assert f"{READ_ONLY}{forbidden}" in trouble
+        site.forbidden = frozenset()
+        assert await server.write(attribute_write("2.s", 2_000, "n1"))
+        assert site.accepted()[-1] == {written}, "it is not tried yet"
+        now[0] += RETRY_S
+        assert await server.write(attribute_write("3.s", 2_000, "n1"))
+        assert site.accepted()[-1] == {"comment", "estimated"}
+        assert server.write_rights.pop_regained()
+        assert not any(text for kind, text in server.troubles() if kind == "writing")
         await server.close()
-    assert "comment" in site.written()[0]
-    assert "comment" not in site.written()[1]
+
+
+async def test_a_right_that_is_taken_from_an_open_connection_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = RightsSite()
+    async with site.peer.listening():
+        server = site.make_server(tmp_path)
+        assert await server.write(attribute_write("1.s", 2_000, "n1"))
+        site.unauthorized = True
+        assert await server.write(attribute_write("2.s", 2_000, "n1")), "without a reply"
+        monkeypatch.setattr("server_adapter.servers.openpbs.job_writer.RETRY_S", 0.0)
+        assert not await server.write(attribute_write("3.s", 2_000, "n1"))
+        assert server.write_rights.seconds_until_any > 0, "neither comments nor estimates are permitted"
+        await server.close()
 
 
 async def test_own_attributes_are_removed_and_others_stay(tmp_path: Path) -> None:
