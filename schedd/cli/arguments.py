@@ -83,6 +83,17 @@ def add_action(
     return found
 
 
+def add_days_option(parser: argparse.ArgumentParser, default: int, shown: str) -> None:
+    """Add ``--days N``: what is ``shown`` of the last days."""
+    parser.add_argument(
+        "--days",
+        type=parse_within(float, 0, 36_600),
+        default=default,
+        metavar="N",
+        help=f"{shown} the last N days (default: {default})",
+    )
+
+
 def parse_within(
     kind: type[int] | type[float], least: float, most: float = math.inf
 ) -> Callable[[str], float]:

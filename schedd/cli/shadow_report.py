@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from schedd.cli.arguments import OneLineErrorParser, fail, parse_within
+from schedd.cli.arguments import OneLineErrorParser, add_days_option, fail
 from schedd.cli.installation import add_config_option, database_url, exit_on_error, open_store
 from schedd.service.read.shadow_report import DUE_S, ShadowReport, report_shadow, swf_lines
 from schedd.wire.toml_files import SettingsError
@@ -30,12 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
         default="main",
         help="the cluster's name in the settings (default: main)",
     )
-    add(
-        "--days",
-        type=parse_within(float, 0, 36_600),
-        default=7,
-        help="jobs that started in the last N days (default: 7)",
-    )
+    add_days_option(parser, 7, "jobs that started in")
     add("--log", type=Path, help="write these jobs to a log (SWF) for `schedd replay`")
     add_config_option(parser)
     add("--json", action="store_true", help="as JSON; times are seconds")

@@ -6,9 +6,8 @@ from functools import partial
 from typing import Final
 
 from schedd.cli.arguments import OneLineErrorParser
+from schedd.cli.demo.qsub import add_demo_options, demo_submissions
 from schedd.cli.user.command_session import run_with_exit_code
-from schedd.client import Client, find_endpoint
-from schedd.client.http import HttpConnection
 
 ACTS: Final = {
     "qalter": "change the request of a job in a running demo",
@@ -44,8 +43,7 @@ def make_parser(
     add = parser.add_argument
     if act == "qalter":
         add("-l", dest="request", metavar="LIST", required=True, help="what changes: walltime=0:30:00")
-    add("--cluster", metavar="NAME", help="cluster, if the demo has more than one")
-    add("--url", metavar="URL", help="address of the demo (default: SCHEDD_URL, then http://127.0.0.1:8080)")
+    add_demo_options(parser)
     add("jobs", nargs="+", metavar="JOB", help="id of a job, such as 152")
     return parser
 
@@ -54,17 +52,9 @@ def run(act: str, argv: Sequence[str]) -> int:
     """Change the jobs, one after the other; return the exit status."""
 
     def change(args: argparse.Namespace) -> bool:
-        endpoint = find_endpoint()
-        endpoint = endpoint._replace(url=args.url or endpoint.url, cluster=args.cluster or endpoint.cluster)
-        with Client(endpoint) as client:
-            cluster = client.cluster().name
-        http = HttpConnection(endpoint, timeout=30)
-        try:
+        with demo_submissions(args) as post:
             for job in args.jobs:
-                body = {"act": act, "job": job, "request": getattr(args, "request", "")}
-                http.request("POST", f"/v1/clusters/{cluster}/submissions/changes", body=body)
-        finally:
-            http.close()
+                post("/changes", {"act": act, "job": job, "request": getattr(args, "request", "")})
         return True
 
     return run_with_exit_code(make_parser(act), change, argv)

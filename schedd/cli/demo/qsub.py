@@ -2,10 +2,11 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.demo.qsub_options import add_qsub_options, qsub_words
@@ -39,37 +40,49 @@ def make_parser(acts: "argparse._SubParsersAction[OneLineErrorParser] | None" = 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_qsub_options(parser)
+    add_demo_options(parser)
     add = parser.add_argument
-    add("--cluster", metavar="NAME", help="cluster, if the demo has more than one")
-    add("--url", metavar="URL", help="address of the demo (default: SCHEDD_URL, then http://127.0.0.1:8080)")
     add("--help", action="help", help="show this help message and exit")
     add("script", nargs="?", default="-", metavar="SCRIPT", help="job script (default: standard input)")
     return parser
+
+
+def add_demo_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a running demo and its cluster."""
+    add = parser.add_argument
+    add("--cluster", metavar="NAME", help="cluster, if the demo has more than one")
+    add("--url", metavar="URL", help="address of the demo (default: SCHEDD_URL, then http://127.0.0.1:8080)")
+
+
+@contextmanager
+def demo_submissions(args: argparse.Namespace) -> Iterator[Callable[[str, Any], Any]]:
+    """Give a function that posts to a path below the demo's submissions, and returns the answer."""
+    endpoint = find_endpoint()
+    endpoint = endpoint._replace(url=args.url or endpoint.url, cluster=args.cluster or endpoint.cluster)
+    with Client(endpoint) as client:
+        cluster = client.cluster().name
+    http = HttpConnection(endpoint, timeout=30)
+    try:
+        yield lambda path, body: http.request("POST", f"/v1/clusters/{cluster}/submissions{path}", body=body)
+    finally:
+        http.close()
 
 
 def run(argv: Sequence[str]) -> int:
     """Submit the job; return the exit status."""
 
     def submit(args: argparse.Namespace) -> bool:
-        endpoint = find_endpoint()
-        endpoint = endpoint._replace(url=args.url or endpoint.url, cluster=args.cluster or endpoint.cluster)
         try:
             script = sys.stdin.read() if args.script == "-" else Path(args.script).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ClientError(str(error)) from None
-        with Client(endpoint) as client:
-            cluster = client.cluster().name
         name = "" if args.script == "-" else Path(args.script).name[:15]
-        http = HttpConnection(endpoint, timeout=30)
-        try:
-            body = {"options": qsub_words(args), "script": script, "name": name}
-            found = http.request("POST", f"/v1/clusters/{cluster}/submissions", body=body)
-            if not args.flag_z:
-                print(found["id"])
-            if found["without_effect"]:
-                print(f"without effect in the demo: {' '.join(found['without_effect'])}", file=sys.stderr)
-        finally:
-            http.close()
+        with demo_submissions(args) as post:
+            found = post("", {"options": qsub_words(args), "script": script, "name": name})
+        if not args.flag_z:
+            print(found["id"])
+        if found["without_effect"]:
+            print(f"without effect in the demo: {' '.join(found['without_effect'])}", file=sys.stderr)
         return True
 
     return run_with_exit_code(make_parser(), submit, argv)

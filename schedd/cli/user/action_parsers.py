@@ -4,7 +4,12 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, show_json
+from schedd.cli.user.command_session import (
+    EXIT_CODES,
+    add_federation_answer_options,
+    make_described_parser,
+    show_json,
+)
 from schedd.cli.user.formatting import format_time
 
 _NAMES = {"coallocation": "co-allocation"}
@@ -17,8 +22,7 @@ def make_action_parser(
 ) -> tuple[argparse.ArgumentParser, AddAction]:
     """Return a parser of actions on ``things``, ``list`` included. ``codes`` replace the usual ones."""
     found = make_described_parser(name, about, more, {**EXIT_CODES, **codes})
-    found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
-    found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
+    add_federation_answer_options(found)
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
 
     def add(act: str, words: str) -> argparse.ArgumentParser:

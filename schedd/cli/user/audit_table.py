@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from schedd.cli.arguments import parse_within
+from schedd.cli.arguments import add_days_option, parse_within
 from schedd.cli.user.formatting import one_line
 
 if TYPE_CHECKING:
@@ -14,15 +14,8 @@ if TYPE_CHECKING:
 
 def add_audit_options(parser: argparse.ArgumentParser) -> None:
     """``--days`` and ``--most``."""
-    add = parser.add_argument
-    add(
-        "--days",
-        type=parse_within(float, 0, 36_600),
-        default=30,
-        metavar="N",
-        help="show the last N days (default: 30)",
-    )
-    add(
+    add_days_option(parser, 30, "show")
+    parser.add_argument(
         "--most",
         type=parse_within(int, 1, 100_000),
         default=1000,

@@ -81,8 +81,20 @@ def make_command_parser(
         add("cluster", nargs="?", metavar="CLUSTER", help="cluster, if the daemon has more than one")
     else:
         add("--cluster", metavar="NAME", help="cluster, if the daemon has more than one")
-    add("--url", metavar="URL", help="address of the daemon: http://HOST:PORT, https://HOST or unix:/PATH")
+    add_daemon_address(found)
     return found
+
+
+def add_daemon_address(found: argparse.ArgumentParser) -> None:
+    """Add ``--url`` of the daemon."""
+    address = "address of the daemon: http://HOST:PORT, https://HOST or unix:/PATH"
+    found.add_argument("--url", metavar="URL", help=address)
+
+
+def add_federation_answer_options(found: argparse.ArgumentParser) -> None:
+    """Add the options of all commands that only a federation answers."""
+    found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
+    found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
 
 
 def make_described_parser(

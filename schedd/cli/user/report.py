@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from schedd.cli.user.command_session import (
     EXIT_CODES,
+    add_daemon_address,
     add_federation_option,
     make_described_parser,
     run_with_exit_code,
@@ -39,7 +40,7 @@ def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
     add("--cluster", metavar="NAME", default="", help="only this cluster")
     add_federation_option(found, "clusters")
     add("--json", action="store_true", help="print the answer as JSON")
-    add("--url", metavar="URL", help="address of the daemon: http://HOST:PORT, https://HOST or unix:/PATH")
+    add_daemon_address(found)
     return found
 
 

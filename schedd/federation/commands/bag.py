@@ -20,6 +20,7 @@ from schedd.client.answers import BagOfferView, BagView
 from schedd.client.json_object import json_members
 from schedd.federation.commands.jobs import connect_federation, describe_deadline
 from schedd.federation.commands.submit import (
+    add_destination_options,
     add_script_options,
     parse_queues,
     read_script,
@@ -78,8 +79,7 @@ def make_parser(name: str = "schedd bag") -> argparse.ArgumentParser:
 def _add_bag_options(found: argparse.ArgumentParser) -> None:
     add = found.add_argument
     add("-n", dest="tasks", type=int, metavar="TASKS", help="number of tasks")
-    add("--by", metavar="WHEN", help="deadline: 2026-12-01T08:00, 08:00 or +6h")
-    add("--only", metavar="CLUSTER,…", default="", help="clusters it may run on (default: all)")
+    add_destination_options(found)
     add(
         "--balance",
         choices=_BALANCES,

@@ -5,7 +5,12 @@ from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.action_parsers import print_answer
 from schedd.cli.user.audit_table import add_audit_options, format_audit
-from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, run_with_exit_code
+from schedd.cli.user.command_session import (
+    EXIT_CODES,
+    add_federation_answer_options,
+    make_described_parser,
+    run_with_exit_code,
+)
 from schedd.cli.user.formatting import format_duration, format_rows, format_table
 from schedd.client.answers import (
     BagFigures,
@@ -26,8 +31,7 @@ def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     )
     codes = {code: words for code, words in EXIT_CODES.items() if code != 1}
     found = make_described_parser(name, about, "", codes)
-    found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
-    found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
+    add_federation_answer_options(found)
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
     acts.add_parser("clusters", help="show its clusters (default)", allow_abbrev=False)
     acts.add_parser(

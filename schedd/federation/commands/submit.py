@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
-from schedd.cli.user.command_session import describe_refusal, refusal_code, show_json
+from schedd.cli.user.command_session import (
+    add_federation_answer_options,
+    describe_refusal,
+    refusal_code,
+    show_json,
+)
 from schedd.cli.user.formatting import format_duration, format_table
 from schedd.cli.user.time_arguments import parse_coming_time
 from schedd.client import ClientError, Refused
@@ -65,14 +70,12 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
     add = found.add_argument
     add("-t", "-J", dest="array", metavar="FIRST-LAST", help="a job array of these indices, as one job")
     if not of_script:
-        add("--only", metavar="CLUSTER,…", default="", help="clusters it may run on (default: all)")
+        add_destination_options(found)
         add("--data", metavar="NAME,…", default="", help="data sets that it reads")
-        add("--by", metavar="WHEN", default="", help="deadline: 2026-12-01T08:00, 08:00 or +6h")
         add("--booking", metavar="NAME", default="", help="run it in this booking (schedd book --federation)")
         add("--key", default="", help="idempotency key: submitting the same key again creates no second job")
         add("--where", action="store_true", help="only show its start on each cluster; submit nothing")
-        add("--json", action="store_true", help="print the federation's answer as JSON")
-        add("--url", help="address of the federation (default: SCHEDD_FEDERATION)")
+        add_federation_answer_options(found)
         add(
             "script",
             metavar="SCRIPT",
@@ -81,6 +84,13 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
             help="job script (default: standard input; with --where and -l: none)",
         )
     return found
+
+
+def add_destination_options(found: argparse.ArgumentParser) -> None:
+    """Add the options that say where and until when a job or a bag runs."""
+    add = found.add_argument
+    add("--only", metavar="CLUSTER,…", default="", help="clusters it may run on (default: all)")
+    add("--by", metavar="WHEN", default="", help="deadline: 2026-12-01T08:00, 08:00 or +6h")
 
 
 def add_script_options(found: argparse.ArgumentParser) -> None:
