@@ -32,7 +32,7 @@ for package in (schedd, server_adapter):
 
 
 def features_removed_with(name: str) -> tuple[str, ...]:
-    """Return the feature and the later ones that need it, directly or through another one."""
+    """Return the feature, and later features that need it directly or through another feature."""
     removed = [name]
     removed += [one.name for one in FEATURES if set(one.needs) & set(removed) and one.name not in removed]
     return tuple(removed)

@@ -20,7 +20,7 @@ _DECIDING: Final = (
     "research/", "schedd/alternatives/", "schedd/engine/", "schedd/federation/", "schedd/model/",
     "schedd/optimize/", "schedd/plan/", "schedd/policy/", "schedd/predict/", "schedd/replay/",
 )  # fmt: skip
-"""Folders whose sources decide figures. The others read requests and answer them, or store."""
+"""Folders with sources that determine figures. The others read and answer requests, or store data."""
 
 _FEATURES: Final = ("deadlines", "fair_share", "limits", "node_choice", "prediction")
 """Features that act in replays without settings."""
@@ -36,9 +36,9 @@ _WITHOUT_EFFECT: Final = ("research/versions.py", "research/studies/results.py",
 
 
 def version_of(module: str, without: Collection[str] = ()) -> str:
-    """Return the version of what a module finds: 12 hexadecimal digits.
+    """Return the version of a module's results: 12 hexadecimal digits.
 
-    ``without``: beginnings of paths (``schedd/optimize/``) whose sources do not count.
+    ``without``: beginnings of paths (``schedd/optimize/``) of sources that do not count.
     """
     found = hashlib.sha256()
     for path in sources_of(module):
@@ -96,13 +96,13 @@ def _code_of(path: Path) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _parents(module: str) -> Iterable[str]:
-    """A module and the packages around it, whose ``__init__`` runs first."""
+    """A module and the packages around it; their ``__init__`` modules run first."""
     parts = module.split(".")
     return (".".join(parts[: n + 1]) for n in range(len(parts)))
 
 
 def _write_statements(node: ast.AST, into: list[str]) -> None:
-    """Add the syntax tree in words; strings that stand alone as statements (docstrings) are left out.
+    """Add the syntax tree in words; strings that are statements (docstrings) are left out.
 
     ``ast.dump`` differs between versions of Python by empty fields, which are left out here.
     """

@@ -58,7 +58,7 @@ _PAINT: Final = """() => new Promise((done) => {
 class Frames:
     """From one frame to the next while the chart is moved, ms: the median, and ``most``, which 95 of 100 do
     not exceed. A browser begins at most 60 a second, so 16.7 is the least. ``share`` of the frames drew the
-    chart anew, with ``bars`` bars.
+    chart again, with ``bars`` bars.
     """
 
     bars: int
@@ -89,7 +89,7 @@ def chromium() -> str | None:
 
 
 def paints(address: str, pages: Sequence[str], headers: Mapping[str, str]) -> Paints | None:
-    """How soon the ``pages`` below ``address`` are shown to who sends ``headers``; None without a browser."""
+    """Times until ``pages`` below ``address`` are shown, read with ``headers``; None without a browser."""
     try:
         from playwright.sync_api import sync_playwright  # noqa: PLC0415  (a daemon's host needs none)
     except ImportError:
@@ -135,7 +135,7 @@ def _frames(page: Any, address: str) -> Frames:
 
 
 def _busy_ms(protocol: Any) -> float:
-    """Return the processor time of the page's tasks so far."""
+    """Return the processor time that the page's tasks have used."""
     metrics = protocol.send("Performance.getMetrics")["metrics"]
     return round(next(float(one["value"]) for one in metrics if one["name"] == "TaskDuration") * 1e3)
 

@@ -224,7 +224,7 @@ def _predict(args: argparse.Namespace, tell: Callable[[str], None]) -> Any:
 
 
 def _federation(args: argparse.Namespace, tell: Callable[[str], None]) -> Any:
-    # A federation logs each step of each job to the journal; a terminal is not what is measured here.
+    # A federation logs each step of each job to the journal; the speed of a terminal is not measured here.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     return bench_federation(
         args.clusters,

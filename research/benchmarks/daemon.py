@@ -58,7 +58,7 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             if reused and isinstance(error, http.client.RemoteDisconnected | ConnectionError):
-                return self.raw(method, path, body)  # a server closes connections that nobody uses
+                return self.raw(method, path, body)  # a server closes idle connections
             raise DaemonFailed(f"{method} {path}: {error!r}") from error
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class BenchDaemon:
     def __init__(self, folder: Path, database: str, keep: float = 0) -> None:
         """``keep``: days for which all is kept; 0: for as long as usual."""
         self.token = secrets.token_hex(32)
-        self.user_token = secrets.token_hex(32)  # of a plain user, who may book
+        self.user_token = secrets.token_hex(32)  # of a plain user with permission to book
         self.port = _free_port()
         self._url = database or f"sqlite:///{folder / 'bench.sqlite'}"
         scheme, _, path = self._url.partition(":///")

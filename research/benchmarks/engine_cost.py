@@ -1,5 +1,4 @@
-"""Processor time of the engine for one arrival, for a batch in which there is nothing to do, and for a job of
-a replay.
+"""Processor time of the engine for one arrival, for an empty batch, and for a job of a replay.
 
 ``python -m research bench engine --jobs N --json FILE``: without a site policy, and with all features on.
 Function calls are counted, too: unlike times they are the same on every machine.
@@ -172,7 +171,7 @@ def _count_replay_calls() -> int:
     trace = generate(_REPLAYED, _REPLAY_PROCS, seed=1, load=0.9)
     prepared = prepare(select(trace, estimates="exact"), single_node_site(_REPLAY_PROCS))
     counts: list[Counter[str]] = []
-    for _ in range(2):  # what is made once is made in the first
+    for _ in range(2):  # caches are filled in the first
         with _counting(counts):
             run(prepared, PLANNING_POLICY)
     return round(counts[-1].total() / len(prepared.jobs))
@@ -233,7 +232,7 @@ class _Samples:
 
 
 def _folder(path: str) -> str:
-    """Return the folder of a source file within the package; of others, what they are."""
+    """Return the folder of a source file within the package; for other files, their kind."""
     if path.startswith("<"):
         return "generated functions"
     parts = Path(path).parent.parts
@@ -278,7 +277,7 @@ def _counting(counts: list[Counter[str]]) -> Iterator[None]:
 
 
 class _EngineAtSite:
-    """An engine, and a server that starts each job at once when it is told to."""
+    """An engine, and a server that carries out each run decision at once."""
 
     def __init__(self, nodes: Sequence[Node], settings: EngineSettings, *, users: bool) -> None:
         self.engine = Engine(settings, _START)

@@ -49,7 +49,7 @@ def _engine(jobs: int, users: int) -> Engine:
 
 
 def plan_a_job(engine: Engine, now: int) -> None:
-    """Submit a job that runs and one that is planned: ranks are computed only if some job is planned."""
+    """Submit a running job and a planned job: ranks are computed only if some job is planned."""
     for name in ("running", "planned"):
         resources = {"nodes": "n0:ppn=64", "walltime": "1000000"}
         facts = JobFacts(id=name, owner="a@login", queue="batch", submitted=now, resources=resources)

@@ -46,7 +46,7 @@ class _Times:
 
 
 class Grower:
-    """A plan that grows, and what it cost; all times in microseconds unless said otherwise."""
+    """Cost of a growing plan; times are in microseconds, except where a name has another unit."""
 
     def __init__(self, profile: Profile, nodes: int, n_jobs: int, seed: int) -> None:
         self.nodes = cluster(profile, nodes)
@@ -69,11 +69,11 @@ class Grower:
     # ---- events ---------------------------------------------------------------------------------
 
     def fill(self, planned: int) -> None:
-        """Let so many jobs be planned, however long it takes."""
+        """Wait until this number of jobs is planned."""
         self.grow_to(planned, _Times())
 
     def grow_to(self, planned: int, times: _Times) -> None:
-        """Add jobs, with ends and deletions between, until so many are planned."""
+        """Add jobs, with ends and deletions between, until this number is planned."""
         while self.planned < planned:
             self._add(times)
             if self.added % self._every == 0:
@@ -106,7 +106,7 @@ class Grower:
         return any(self.plan.last_change(take.row) > end for take in self.plan.takes(slot))
 
     def _pass_time(self, seconds: int) -> None:
-        """Start what is due, end what is over."""
+        """Start jobs that are due, and end jobs that are over."""
         self.now += seconds
         for slot in [slot for slot in self.running if self.plan.end(slot) <= self.now]:
             self.running.remove(slot)
@@ -144,7 +144,7 @@ class Grower:
         return [next(self._source) for _ in range(n)]
 
     def repair(self) -> float:
-        """All of a repair, as the daemon makes it: who can start now first, the rest in slices."""
+        """Carry out a whole repair as the daemon does: jobs that can start now first, others in slices."""
         begin = thread_time_ns()
         self.plan.repair_now(self.now)
         done = False
@@ -209,7 +209,7 @@ def run_bench(
     *,
     policy: bool = False,
 ) -> BenchResult:
-    """Grow a plan to ``n_jobs`` planned jobs on ``nodes`` nodes; ``tell`` hears of every step.
+    """Grow a plan to ``n_jobs`` planned jobs on ``nodes`` nodes; ``tell`` is called for every step.
 
     With ``policy`` the engine is measured again with all of a site's policy on, for each of two slacks.
 

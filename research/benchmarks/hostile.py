@@ -1,6 +1,6 @@
-"""A user who asks for as much as possible, over several connections; run as a separate process.
+"""A user with as many requests as possible, over several connections; run as a separate process.
 
-It takes ``HostileUser`` as JSON on its standard input and writes what became of its requests to its standard
+It takes ``HostileUser`` as JSON on its standard input and writes the outcomes of its requests to its standard
 output. It does not obey ``Retry-After``.
 """
 
@@ -56,7 +56,7 @@ def start(user: HostileUser) -> "subprocess.Popen[str]":
 
 
 def wait_for(process: "subprocess.Popen[str]") -> Refusals:
-    """What became of its requests, in the end. Raises ValueError when it failed."""
+    """Return the outcomes of all its requests. Raises ValueError when it failed."""
     said = process.communicate()[0]
     if process.returncode:
         raise ValueError(f"the asking process ended with {process.returncode}")

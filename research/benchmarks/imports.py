@@ -1,7 +1,7 @@
 """``python -m research bench imports``: processor time that loading a user's command takes.
 
-Each command is imported by new processes in turn with one that imports nothing, so that other load on the
-machine changes ratios little.
+New processes import a command and nothing in turn, so that other load on the machine changes the ratios
+little.
 """
 
 import json

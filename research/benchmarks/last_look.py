@@ -26,9 +26,9 @@ def check_plan(
     seed: int,
     sample: int = 20,
 ) -> tuple[int, int]:
-    """How many jobs hold nodes, and of how many planned ones it was found that none could start earlier by
-    itself. ``present``: what each job asks for that runs or may be planned; whoever of them fits the nodes
-    must hold some, and nobody else may. Raises CheckFailed; DaemonFailed when the plan does not come to rest.
+    """Return the number of jobs that hold nodes, and of planned jobs for which the check found no earlier
+    start. ``present``: the requests of jobs that run or may be planned; each of them that fits the nodes must
+    hold some, and no other job may. Raises CheckFailed; DaemonFailed when the plan does not come to rest.
     """
     with closing(daemon.client()) as client:
         bars, as_of = _at_rest(client, daemon.cluster)
@@ -70,7 +70,7 @@ def _check_who(
 
 
 def _at_rest(client: Client, cluster: str) -> tuple[list[dict[str, Any]], int]:
-    """What is placed when repair has come to its end, and when the plan was brought up to date."""
+    """Return the placements after the end of the repair, and the time of the plan."""
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
         before = client.ask("GET", cluster)

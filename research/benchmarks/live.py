@@ -28,7 +28,7 @@ _START = 1_700_000_000
 _BATCH = 500
 _ENDS = 100
 _REPAIRED = 2_000_000
-"""Jobs whose repair is awaited between the early ends, in all: each repair goes through all of them."""
+"""Total number of jobs in the repairs between the early ends: each repair goes through all waiting jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class EngineFigures:
     rest_us: float
     """The same with all that follows, until nothing is left to do."""
     went_before: float
-    """Share of the arriving jobs for which others made way. What these leave is repaired after that."""
+    """Share of the arriving jobs that displaced others. The capacity left by these is repaired afterwards."""
     first_dispatch_ms: float
     first_dispatch_ms_max: float
     snapshot_us: float
@@ -74,8 +74,8 @@ def engine_figures(
 ) -> EngineFigures:
     """Queue all of ``queued`` in an engine, then measure it.
 
-    First the jobs ``arriving`` come one by one, each alone in its batch; then running jobs end early, one by
-    one, until in a hundred cases (fewer in a very long plan) another job was started for it. Under a
+    First the jobs ``arriving`` come one by one, each in a batch of its own; then running jobs end early, one
+    by one, until in a hundred cases (fewer in a very long plan) another job was started for it. Under a
     ``policy`` the jobs are of 200 users in 20 groups with limits, priorities and fair share, one in 20 wants
     a licence.
     """
@@ -128,7 +128,7 @@ def engine_figures(
 
 
 class _Live:
-    """An engine and the server's side of its talk: whatever is to run does so at once."""
+    """An engine, and a server that carries out each run decision at once."""
 
     def __init__(self, nodes: Sequence[Node], policy: EngineSettings | None) -> None:
         self.now = _START
@@ -182,7 +182,7 @@ class _Live:
         return JobEnded(id=self._id(), time=self.now, job_id=job_id)
 
     def handle(self, events: list[Event]) -> float:
-        """Let the engine handle a batch and carry out what it decides; returns the batch's microseconds."""
+        """Let the engine handle a batch, and carry out its decisions; return the batch's microseconds."""
         before = thread_time_ns()
         outcome = self.engine.handle(events, self.now)
         took = (thread_time_ns() - before) / 1e3
@@ -199,7 +199,7 @@ class _Live:
         return took
 
     def rest(self) -> float:
-        """Let the engine finish what it does between events; returns microseconds."""
+        """Let the engine finish its work between events; return microseconds."""
         took = 0.0
         while self.engine.next_wake is not None and self.engine.next_wake <= self.now:
             took += self.handle([])

@@ -1,8 +1,8 @@
 """Benchmarks `events` and `http`: a real daemon under a steady load of events and reads.
 
-A daemon is started over a new database and told of a cluster by one snapshot; it starts what it can. Then the
-storm of ``site.py`` blows, or reads come, or both. In the end the daemon is killed and started again: what it
-recovers is read over HTTP and compared with the plain checker.
+A daemon is started over a new database and gets a cluster by one snapshot; it starts all jobs that fit. Then
+come the storm of events of ``site.py``, reads, or both. In the end the daemon is killed and started again:
+its recovered state is read over HTTP and compared with the plain checker.
 """
 
 import json
@@ -39,9 +39,9 @@ class Load:
     database: str = ""
     """URL of an empty database; empty: a new SQLite file."""
     events: int = 0
-    """End the storm after so many; 0: when the time is over."""
+    """Number of events after which the storm ends; 0: when the time is over."""
     keep: float = 0
-    """Days for which the daemon keeps anything; 0: for as long as usual."""
+    """Days of history that the daemon keeps; 0: the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SearchFigures:
     found: int
     """That found something better on their copy of the plan."""
     took_effect: int
-    """Of these, whose places were taken over, at least in part."""
+    """Displaced jobs among these, at least in part."""
     moved: int
     """Jobs that they moved on their copies."""
     taken: int
@@ -75,15 +75,17 @@ class EventsResult(_Whole):
     storm: StormFigures
     searches: SearchFigures
     slopes: dict[str, float | None]
-    """MiB for each million events by which the daemon's memory, its database and its WAL grew in the second
-    half (of fewer than 20,000 events: null). A database of PostgreSQL is not looked at."""
+    """Growth of the daemon's memory, its database and its WAL in the second half, in MiB per million events
+    (null for fewer than 20,000 events). A database of PostgreSQL is not measured.
+    """
     restart_s: float
     """From the start after a kill until the daemon led again, the log followed."""
     placed: int
-    """Jobs whose places were compared with each other: no node was over-committed. They are all that run or
-    are queued, but for those that the plain checker finds too large for the nodes."""
+    """Number of jobs compared with each other: no node was over-committed. It includes all running and queued
+    jobs, except for jobs that the plain checker finds too large for the nodes.
+    """
     checked: int
-    """Planned jobs of which the plain checker found that none could start earlier by itself."""
+    """Number of planned jobs for which the plain checker found no earlier start."""
     warnings: int
     """Lines of the daemon's log above the level of information."""
 
@@ -124,7 +126,7 @@ def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> Ev
             storm.settle()
         daemon.stop(kill=True)
         tell("recovering and checking the plan")
-        restart = daemon.start(publish_rate=0)  # what is told would keep the plan's generation growing
+        restart = daemon.start(publish_rate=0)  # published starts would keep the plan's generation growing
         nodes = cluster(load.profile, load.nodes)
         placed, checked = check_plan(daemon, nodes, site.present(), load.seed)
         warnings = len(daemon.troubles())
@@ -170,7 +172,7 @@ def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lamb
 
 
 def _searches(daemon: BenchDaemon) -> SearchFigures:
-    """Those of which the daemon tells, but for the short ones for jobs that came or fit."""
+    """Searches that the daemon reports, except for the short ones for new or fitting jobs."""
     with closing(daemon.client()) as client:
         told = client.ask("GET", f"{daemon.cluster}/searches?limit=1000")["searches"]
     runs = [run for run in told if run["why"] not in ("jobs came", "jobs fit")]
@@ -186,8 +188,8 @@ def _searches(daemon: BenchDaemon) -> SearchFigures:
 
 @contextmanager
 def told(load: Load, daemon: BenchDaemon, tell: Callable[[str], None]) -> Iterator[tuple[Site, Storm, float]]:
-    """A daemon that is started and told of the whole site, which has begun to run: the site, what may happen
-    next, and the seconds of the first snapshot. Raises DaemonFailed.
+    """Start a daemon with a snapshot of the whole site, whose jobs begin to run. Return the site, its
+    possible next events, and the seconds of the first snapshot. Raises DaemonFailed.
     """
     site = site_of(load)
     tell("starting the daemon")

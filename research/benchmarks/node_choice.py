@@ -1,8 +1,8 @@
-"""What sparing scarce resources is worth: replays with the rule and without it, on the same jobs.
+"""Value of sparing scarce resources: replays of the same jobs with the rule and without it.
 
-``python -m research.benchmarks.node_choice --json FILE [--logs DIR] [--jobs N]``. Two machines: a drawn
-one, where a tenth of the nodes have gpus and stand first in the server's list; and that of a log with memory
-requests, where a tenth of the nodes have four times the memory and stand first.
+``python -m research.benchmarks.node_choice --json FILE [--logs DIR] [--jobs N]``. Two machines: a drawn one,
+where a tenth of the nodes have gpus and stand first in the server's list; and the machine of a log with
+memory requests, where a tenth of the nodes have four times the memory and stand first.
 """
 
 import argparse
@@ -31,12 +31,12 @@ from schedd.wire import NodeFacts
 _CORES: Final = 16
 _GPUS: Final = 4
 _MOST_PERCENT: Final = 98
-"""A core of the smaller nodes has as much memory as so many percent of the jobs ask for at most."""
+"""Percentile of the jobs' memory requests per core that a core of the smaller nodes has."""
 
 
 @dataclass(frozen=True)
 class _SelectSite(ReplaySite):
-    """A machine of which each job asks by its `select`, gpus among it."""
+    """A machine for jobs with `select` requests, with gpus."""
 
     @override
     def request(self, job: TraceJob) -> TraceRequest:
@@ -45,7 +45,7 @@ class _SelectSite(ReplaySite):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Jobs on a machine; ``special`` says which of them need what is scarce."""
+    """Jobs on a machine; ``special`` marks jobs that need scarce resources."""
 
     name: str
     site: ReplaySite
@@ -54,8 +54,8 @@ class Case:
 
 
 def gpu_case(jobs: int, seed: int, nodes: int = 60, load: float = 0.85) -> Case:
-    """Lublin's jobs on nodes of 16 cores, the first tenth of which have 4 gpus. Of the jobs of one node one
-    in eight asks for 1 to 4 gpus with 4 cores each.
+    """Lublin's jobs on nodes of 16 cores; the first tenth of the nodes have 4 gpus each. One in eight
+    single-node jobs requests 1 to 4 gpus with 4 cores each.
     """
     rng = np.random.default_rng(seed)
     with_gpus = nodes // 10
@@ -100,7 +100,7 @@ def memory_case(log: Path, skip: int, jobs: int) -> Case:
 
 @dataclass(eq=False)
 class _Fragments:
-    """Core-seconds that are idle, and those of them on nodes that jobs use in part."""
+    """Idle core-seconds, and the part of them on partly used nodes."""
 
     cores: dict[str, int]
     state: EngineState | None = None

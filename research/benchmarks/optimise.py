@@ -1,4 +1,4 @@
-"""How many moves a search decides in a second, and what it gains the longer it goes on."""
+"""Moves of a search per second, and its gain over time."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class SearchFigures:
     """One search of at most ``lifted`` jobs a move, for ``seconds``, always from the same plan.
 
     A move counts when it was decided exactly: all criteria worked out, or a job found too late for its
-    promise. ``gain`` is the weighted mean of what the criteria of the default weights gained.
+    promise. ``gain`` is the weighted mean of the criteria's gains, with the default weights.
     """
 
     lifted: int
@@ -184,7 +184,7 @@ def _search_in_parallel(start: SearchInput, limits: SearchSettings) -> ParallelF
 
 
 def _stopped(search: PlanSearch, after: float) -> float:
-    """How long a search still goes on that is stopped ``after`` so many seconds."""
+    """Return how long a search goes on after it is stopped; it is stopped ``after`` seconds."""
     ended = []
 
     def work() -> None:

@@ -1,9 +1,9 @@
 """A plain checker of placements, slower than the plan and sharing no code with its kernels.
 
-It never asks the plan what is free: from the list of what every job holds it works out each node's free
-amounts anew, and from these for every node the moments at which so many units may begin there. A job's
-earliest start is where enough of these moments meet. It knows requests of one kind of chunk without pools,
-which is what the benchmarks ask for.
+It does not read free capacity from the plan: it computes each node's free amounts from the list of held
+resources, and then, for every node, the times when a given number of units may begin there. A job's earliest
+start is the first time that enough nodes share. It supports requests with one kind of chunk and without
+pools; the benchmarks have no others.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Plain:
     def __init__(self, nodes: Sequence[Node], holdings: Sequence[Holding]) -> None:
         self._nodes = list(nodes)
         index = {node.name: i for i, node in enumerate(nodes)}
-        # Changes of what is free: cpus, mem, gpus, how many jobs are on the node, how many have it whole.
+        # Changes of free amounts: cpus, mem, gpus; jobs on the node, jobs with the whole node.
         n = len(holdings)
         at = np.array([index[h.node] for h in holdings], np.int64)
         amounts = np.array(
@@ -63,7 +63,7 @@ class Plain:
         self._capacity = np.array(capacity, np.int64).reshape(len(nodes), 3)
 
     def over_committed(self) -> list[tuple[str, int]]:
-        """The (node, moment) at which more is held than there is, or somebody is on another's whole node."""
+        """Each (node, time) where more is held than exists, or two jobs share an exclusive node."""
         used = self._used
         bad = (used[:, :3] > self._capacity[self._row]).any(axis=1)
         bad |= (used[:, 4] > 0) & (used[:, 3] > 1)

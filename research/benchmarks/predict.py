@@ -1,4 +1,4 @@
-"""What predictions cost: run times learned and told, job by job, and the starts of a whole queue."""
+"""Cost of predictions: run times learned and predicted job by job, and expected starts of a whole queue."""
 
 import json
 from collections.abc import Callable
@@ -22,9 +22,9 @@ _AT_ONCE = 100  # jobs that run at the same time, about
 
 @dataclass(frozen=True, slots=True)
 class PredictResult:
-    """``ended`` jobs of ``users`` were predicted at submission and learned from: µs of processor for each
-    job, and MiB of all that is kept of them. The starts of ``jobs`` waiting jobs on ``nodes`` nodes, with
-    memory, in so many ``draws`` of run times: seconds of a processor, median and longest of some rounds.
+    """``ended`` jobs of ``users`` were predicted at submission and learned from: µs of processor time per
+    job, and MiB of all learned data. The starts of ``jobs`` waiting jobs on ``nodes`` nodes, with memory, in
+    ``draws`` samples of run times: seconds of processor time, median and longest of some rounds.
     """
 
     profile: str

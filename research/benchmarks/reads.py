@@ -1,7 +1,7 @@
 """Reads of single jobs at a steady rate; run as a separate process.
 
-It takes ``Reads`` as JSON on its standard input and writes what it found to its standard output. Every read
-is due at a moment of its own; it waits for a free connection if it must, and its wait counts from there.
+It takes ``Reads`` as JSON on its standard input and writes its measurements to its standard output. Every
+read is due at a moment of its own; it waits for a free connection if it must, and its wait counts from there.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _TICK_S: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What to read: ``rate`` a second (0: as many as it takes) over so many connections."""
+    """Load of reads: ``rate`` per second (0: as many as are answered) over this number of connections."""
 
     port: int
     token: str
@@ -59,7 +59,7 @@ def start(reads: Reads) -> "subprocess.Popen[str]":
 
 
 def wait_for(process: "subprocess.Popen[str]") -> ReadFigures:
-    """What it found, in the end. Raises ValueError when it failed."""
+    """Return the measurements after the end. Raises ValueError when it failed."""
     said = process.communicate()[0]
     if process.returncode:
         raise ValueError(f"the reading process ended with {process.returncode}")

@@ -27,7 +27,7 @@ class RestartResult:
     killed_s: float
     """Killed under load: the last checkpoint, and the log after it."""
     stopped_s: float
-    """Stopped cleanly: a checkpoint alone."""
+    """Stopped cleanly: only a checkpoint."""
 
 
 def bench_restart(
@@ -43,7 +43,7 @@ def bench_restart(
                 cold_s = round(daemon.start(cache=Path(cache)), 2)
                 daemon.stop()
         tell("starting with an empty database")
-        daemon.start()  # whatever is not in the cache yet is now
+        daemon.start()  # it fills the cache
         daemon.stop()
         warm_s = daemon.start()
         storm = Storm(daemon, site)

@@ -15,9 +15,9 @@ from schedd.policy.slack import Slack
 class Step:
     """One tenth of the growth, until ``jobs`` are planned. Times in microseconds.
 
-    ``add_*``: the search for a job's earliest gap, and putting it there. ``repair_*``: all of the repair
-    after an early end or a deletion. ``inner_gap_share``: of the jobs added, those after which something was
-    already planned on one of their nodes. ``checked``: placements compared with the plain checker.
+    ``add_*``: the search for a job's earliest gap, and putting it there. ``repair_*``: the whole repair after
+    an early end or a deletion. ``inner_gap_share``: share of the added jobs in front of a planned job on one
+    of their nodes. ``checked``: placements compared with the plain checker.
     """
 
     jobs: int
@@ -46,7 +46,7 @@ class BenchResult:
     repair_all_ms: float
     """A repair that searches every planned job as a whole, nothing skipped."""
     repair_slice_us_p99: float
-    """Slices of repair, in processor time of their thread: so long an event may wait."""
+    """Slices of repair, in processor time of their thread: the longest wait of an event."""
     repair_slice_us_max: float
     repair_slice_wall_us_max: float
     """The longest by the clock: what other processes took meanwhile is in it."""

@@ -1,9 +1,9 @@
-"""A cluster under load: what happens on its server, drawn from one seed. It does no I/O and reads no clock.
+"""A cluster under load: random events of its server, from one seed. It does no I/O and reads no clock.
 
 Whenever fewer jobs are queued than at the beginning, one arrives; whenever more run than at the beginning,
 one ends early. Else a running job ends early (94 of 100), a queued one is deleted (2), gets another walltime
-(2) or is held (1), or a held one is released (1). Run decisions are carried out at once, told by one event
-each. The cluster is full: a job is started where one has ended. So ends are nearly a third of all events.
+(2) or is held (1), or a held one is released (1). Run decisions are carried out at once, with one event each.
+The cluster is full: a job is started where one has ended. Therefore ends are nearly a third of all events.
 """
 
 from collections import Counter
@@ -32,13 +32,13 @@ from schedd.wire import (
 )
 
 MIX = {"end": 0.94, "delete": 0.02, "alter": 0.02, "hold": 0.01, "release": 0.01}
-"""Of what happens beside arrivals."""
+"""Shares of the events other than arrivals."""
 _KINDS = tuple(MIX)
 _EDGES = np.cumsum(list(MIX.values()))
 
 
 class _Bag:
-    """Names, of which any can be drawn or taken out at once."""
+    """Set of names with random choice and deletion in constant time."""
 
     def __init__(self) -> None:
         self._items: list[str] = []
@@ -70,7 +70,7 @@ class _Bag:
 
 
 class Site:
-    """The server's jobs and nodes, and the events of what happens there."""
+    """The server's jobs and nodes, and their events."""
 
     def __init__(self, nodes: Sequence[Node], jobs: Iterator[BenchJob], queued: int, seed: int) -> None:
         self._nodes = nodes
@@ -115,13 +115,13 @@ class Site:
                 return self._count(kind, found)
 
     def arrivals(self, now: int) -> list[Event]:
-        """New jobs in place of those that are not queued any more."""
+        """Yield new jobs that replace jobs no longer queued."""
         missing = self._target - len(self._queued)
         arrived = [JobQueued(id=self._id(), time=now, job=self._arrive(now)) for _ in range(missing)]
         return [self._count("arrive", one) for one in arrived]
 
     def carry_out(self, decisions: Iterable[Decision], now: int) -> list[Event]:
-        """What becomes of run decisions; those of jobs that are not as they were are refused."""
+        """Yield outcomes of run decisions; decisions about changed jobs are refused."""
         events: list[Event] = []
         for decision in decisions:
             if not isinstance(decision, Run):

@@ -1,9 +1,9 @@
-"""``python -m research bench size``: a real daemon that is told of a whole large cluster by one snapshot.
+"""``python -m research bench size``: a real daemon that gets a whole large cluster by one snapshot.
 
-All wait from the moment at which the snapshot is sent: for its acknowledgement, for the first decision to
-start a job (then starting is paused), until all new jobs are taken in. Meanwhile an event is sent, and a read
-asked, every 200 ms. Then the daemon is killed and started again, in the midst of planning and at rest, and
-once more stopped and started.
+Times are counted from the sending of the snapshot: to its acknowledgement, to the first run decision (then
+starting is paused), and until all new jobs are planned. Meanwhile one event and one read are sent every 200
+ms. Then the daemon is killed and started again, once while it plans and once at rest, and at last stopped and
+started.
 """
 
 import json
@@ -23,13 +23,13 @@ from schedd.wire import JobFacts, JobQueued
 from schedd.wire.snapshot_json import dump_snapshot
 
 _EVERY_S = 0.2
-_PATIENCE_S = 3_000.0  # 1,200 s were too few for 100,000 jobs beside other work
+_PATIENCE_S = 3_000.0  # 1,200 s were too few for 100,000 jobs under other load
 _TRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """By the clock, and what the daemon took of processors meanwhile, which hangs less on who else works."""
+    """By the clock, and the daemon's processor time, which depends less on other load."""
 
     seconds: float
     processor_s: float
@@ -43,7 +43,7 @@ class SizeResult:
     snapshot_mib: float
     acknowledged: Took
     tries: int
-    """So often the snapshot was sent until it was acknowledged."""
+    """Number of times that the snapshot was sent until it was acknowledged."""
     first_dispatch: Took
     planned: Took
     """Until all jobs had a start, or a reason for none."""
@@ -64,7 +64,7 @@ class SizeResult:
 
 
 class _Beside:
-    """What others do while the daemon plans: one event, or one read, after another."""
+    """Load while the daemon plans: one event, or one read, after another."""
 
     def __init__(self, daemon: BenchDaemon, ask: Callable[[int], tuple[str, str, bytes | None]]) -> None:
         self.waits: list[float] = []
@@ -91,7 +91,7 @@ class _Beside:
             self._stop.wait(max(0.0, _EVERY_S - (time.monotonic() - begun)))
 
     def end(self) -> Wait:
-        """The waits of those that were answered."""
+        """Waits of the answered requests."""
         self._stop.set()
         self._thread.join()
         self._client.close()
@@ -105,7 +105,7 @@ def bench_size(load: Load, tell: Callable[[str], None] = lambda _: None) -> Size
     body = b'{"events":[' + b"".join(dump_snapshot(site.snapshot(now))) + b"]}"
     with bench_daemon(load.database, load.keep) as daemon:
         tell("starting")
-        daemon.start()  # whatever is not in the cache of kernels yet is now
+        daemon.start()  # it fills the cache of kernels
         daemon.stop()
         empty = _started(daemon)
         tell("the snapshot")
@@ -148,7 +148,7 @@ def bench_size(load: Load, tell: Callable[[str], None] = lambda _: None) -> Size
 
 
 def _since(daemon: BenchDaemon) -> Callable[[], Took]:
-    """What was taken from now on."""
+    """Measure the time from now on."""
     begun, used = time.monotonic(), daemon.processor_s
     return lambda: Took(round(time.monotonic() - begun, 2), round(daemon.processor_s - used, 2))
 
@@ -207,7 +207,7 @@ def _first_run(daemon: BenchDaemon) -> None:
 
 
 def _pause(daemon: BenchDaemon) -> None:
-    """Nobody carries the decisions out: no more of them, else the same jobs are started again and again."""
+    """No server carries the decisions out: without a pause the same jobs would be started again and again."""
     with closing(daemon.client()) as client:
         client.ask("POST", daemon.cluster + "/pause", b'{"reason": "a measurement"}')
 

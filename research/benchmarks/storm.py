@@ -1,7 +1,7 @@
-"""Events at a real daemon as quickly as asked, and how long they took: to be kept, and to lead to a start.
+"""Events at a real daemon at a given rate, and their times until they are durable and lead to a start.
 
-What is due goes out as soon as the delivery before it is acknowledged, as an adapter does it. Every event is
-due at a moment of its own; all waits count from there, so one that waited for its turn has waited.
+Due events are sent as soon as the previous delivery is acknowledged, as an adapter does. Every event has its
+own due time; all waits count from it, so they include the wait for the previous delivery.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _PATIENCE_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The daemon's size (MiB) after so many events of the storm."""
+    """The daemon's size (MiB) after this number of events of the storm."""
 
     events: int
     second: float
@@ -80,7 +80,9 @@ class Storm:
     # ---- before and after -----------------------------------------------------------------------
 
     def fill(self) -> float:
-        """Tell the daemon of the whole site, and let it start what it can; seconds of the snapshot."""
+        """Send the daemon the whole site, and let it start all jobs that fit; return the seconds of the
+        snapshot.
+        """
         begun = time.monotonic()
         self._send([(begun, self._site.snapshot(_now()))])
         took = time.monotonic() - begun
@@ -124,9 +126,9 @@ class Storm:
     # ---- the storm ------------------------------------------------------------------------------
 
     def blow(self, rate: float, seconds: float, events: int = 0, *, warm_up: float = 3.0) -> StormFigures:
-        """``rate`` events a second (0: as quick as it goes) for so long, or until there were so many.
+        """Send ``rate`` events per second (0: as many as possible) for this time, or up to this number.
 
-        What happens in the first ``warm_up`` seconds (a quarter at most) counts for the rate alone.
+        Events of the first ``warm_up`` seconds (at most a quarter) count only for the rate.
         """
         self._acknowledged, self._decided = [], []
         self._site.counts.clear()
@@ -178,7 +180,7 @@ class Storm:
         return Sample(made, round(second, 1), *(round(value, 2) for value in asdict(size).values()))
 
     def _outcomes(self) -> list[tuple[float, Event]]:
-        """What becomes of the decisions that came."""
+        """Carry out the decisions that came."""
         if self._failure is not None:
             raise DaemonFailed("decisions cannot be read any more") from self._failure
         found: list[tuple[float, Event]] = []
@@ -222,7 +224,7 @@ class Storm:
                 if found["decisions"]:
                     self._came.append((time.monotonic(), _DECISIONS.validate_python(found["decisions"])))
                 place = found["last"]
-        except Exception as error:  # told by the other thread
+        except Exception as error:  # set by the other thread
             self._failure = error
         finally:
             with contextlib.suppress(OSError):
@@ -230,9 +232,9 @@ class Storm:
 
 
 def slope_of(samples: tuple[Sample, ...], name: str) -> float | None:
-    """MiB by which a size grows over a million events, by least squares over the second half.
+    """Return the growth of a size in MiB per million events, by least squares over the second half.
 
-    None for fewer than 20,000 events: what is filled once would count as growth.
+    None for fewer than 20,000 events: caches that are filled once would count as growth.
     """
     half = samples[len(samples) // 2 :]
     if samples[-1].events < _FEW:

@@ -1,7 +1,7 @@
-"""Benchmark `users`: how long the adapter waits for acknowledgements while a user asks for too much.
+"""Benchmark `users`: waits of the adapter for acknowledgements while a user sends too many requests.
 
-A real daemon with a steady load of events; alone, then with four connections that read pages of 1,000 jobs,
-then with sixteen that book what is refused.
+A real daemon with a steady load of events: without the user, then with four connections that read pages of
+1,000 jobs, then with sixteen that send bookings, which are refused.
 """
 
 import json
@@ -23,7 +23,7 @@ _BOOKERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class UsersResult:
-    """Of ``python -m research bench users``: the events' waits, and what became of the user's requests."""
+    """Of ``python -m research bench users``: the events' waits, and the outcomes of the user's requests."""
 
     load: Load
     alone: StormFigures

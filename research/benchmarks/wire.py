@@ -51,9 +51,9 @@ _STARTUP = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One reading: seconds from the first request to the last event, of which about `server_s` are the
-    emulated server's, answering; the reader's processor time; the longest hold of the loop, by the clock and
-    by processor time; events.
+    """One reading: seconds from the first request to the last event, with about `server_s` of the emulated
+    server for its answers; the reader's processor time; the longest hold of the loop, by the clock and by
+    processor time; events.
     """
 
     spent_s: float
@@ -94,7 +94,7 @@ class TimedSelector(selectors.DefaultSelector):
         self.longest_cpu = 0.0
 
     def reset(self) -> None:
-        """Forgets the holds so far."""
+        """Forget all holds."""
         self.longest = self.longest_cpu = 0.0
         self._left = None
 
@@ -109,7 +109,8 @@ class TimedSelector(selectors.DefaultSelector):
 
 
 def measure(jobs: int, repeat: int) -> dict[str, Any]:
-    """Reads a server with so many jobs: first readings (everything is new) and repeated ones (nothing is).
+    """Read a server with this number of jobs: first readings (everything is new) and repeated ones (nothing
+    is).
 
     Returns what `--json` writes. Raises `ValueError` for numbers below 1.
     """

@@ -99,7 +99,7 @@ def _metacentrum(rng: np.random.Generator) -> BenchJob:
         count, cpus = _log_uniform(rng, 2, 16), _weighted(rng, (1, 2, 4, 8), (30, 30, 25, 15))
     else:
         count, cpus = 1, _weighted(rng, (1, 2, 4, 8, 16), (60, 14, 14, 10, 2))
-    # No more per cpu than nodes of so many cpus have.
+    # At most the memory per cpu of nodes with this number of cpus.
     memory = min(_log_uniform(rng, _GIB // 4, 4 * _GIB), 2 * _GIB if cpus < 16 else 4 * _GIB)
     if rng.random() < 0.6:
         hours = (2, 4, 24, 48, 168, 720)

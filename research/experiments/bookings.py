@@ -1,6 +1,7 @@
 """Flexible bookings on one machine: the set-up of Netto's thesis (2009), 3.6, over the engine's own bookings.
 
-Every job of a log asks for its cores as a booking with a window; it is taken, or refused with counter-offers.
+Every job of a log asks for its cores as a booking with a window; it is accepted, or refused with
+counter-offers.
 """
 
 import heapq
@@ -22,16 +23,16 @@ DAYS: Final = 15
 _DAY: Final = 86_400
 _YEAR: Final = 366 * _DAY  # the most that the settings allow
 _SHORTEST: Final = 60  # shorter jobs are left out, as there
-_DEADLINE: Final = 5  # a deadline lies behind the submission by so many run times in the mean (Poisson)
+_DEADLINE: Final = 5  # mean time from submission to deadline, in run times (Poisson)
 _PRECISION: Final = 80
-"""Where estimates are too long, a job runs for so many percent of its own in the mean (Poisson)."""
+"""Mean run time in percent of the estimate, where estimates are too long (Poisson)."""
 _BEGIN: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One wish: ``length`` seconds on ``cpus`` between ``ready`` and ``deadline``, of which ``run`` are used.
-    Seconds from the beginning of the window on.
+    """One request: ``length`` seconds on ``cpus`` between ``ready`` and ``deadline``; the job uses ``run``
+    seconds. Seconds from the beginning of the window on.
     """
 
     submit: int
@@ -44,10 +45,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """What came of it. ``used``: share of the machine that jobs ran on until the window's end. ``moved``:
-    bookings that were moved at least once, ``moves`` of all. ``offered``: bookings that took a counter-offer,
-    off their window by ``stretch`` lengths in the mean (None: nobody did). ``breaches``: bookings that began
-    outside of the window that they were taken for, or after they were frozen elsewhere; there are none.
+    """Outcome of the bookings. ``used``: share of the machine that jobs ran on until the window's end.
+    ``moved``: bookings that were moved at least once, ``moves`` of all. ``offered``: bookings that took a
+    counter-offer, off their window by ``stretch`` lengths in the mean (None: no booking did). ``breaches``:
+    bookings that began outside of their accepted window, or elsewhere than they were frozen; always 0.
     """
 
     asked: int
@@ -63,11 +64,12 @@ class Booked:
 def asked_of(
     jobs: Sequence[TraceJob], window: int, windows: int, more: int, flex: int, seed: int, *, exact: bool
 ) -> list[Asked]:
-    """What the jobs of one of ``windows`` equal stretches of a log ask for, the first being number 0.
+    """Return the requests of the jobs of one stretch of a log, which is divided into ``windows`` equal
+    stretches, from number 0.
 
     Submissions are ``more`` percent denser than the log's. ``flex``: half of all windows are longer than the
-    booking by so many percent of it in the mean (Poisson); 0: none. Not ``exact``: jobs end early. The same
-    seed draws the same deadlines, whatever else is asked for. Raises TraceError.
+    booking, in the mean by this percentage of it (Poisson); 0: none. Not ``exact``: jobs end early. The same
+    seed draws the same deadlines, whatever the other arguments. Raises TraceError.
     """
     fit = sorted((one for one in jobs if one.run >= _SHORTEST and one.procs <= PROCS), key=_submitted)
     span = int(DAYS * _DAY * (1 + more / 100))
@@ -98,14 +100,14 @@ def _submitted(job: TraceJob) -> int:
 
 def book_all(wishes: Sequence[Asked], order: str, freeze: int, accept: float | None = None) -> Booked:
     """Book them one after the other on one machine under the ``order`` of a site. Each stays where it is from
-    ``freeze`` percent of its wait on. ``accept``: who is refused takes the nearest counter-offer that is off
-    by at most so many of its lengths. Raises Defect when a promise was broken.
+    ``freeze`` percent of its wait on. ``accept``: a refused job takes the nearest counter-offer that is off
+    by at most this number of its lengths. Raises Defect when a promise was broken.
     """
     return _BookingRequests(wishes, order, freeze, accept).run()
 
 
 class _BookingRequests:
-    """One machine, its bookings, and who asks next."""
+    """One machine, its bookings, and the next requests."""
 
     def __init__(self, wishes: Sequence[Asked], order: str, freeze: int, accept: float | None) -> None:
         rules = {"most": len(wishes) + 1, "longest": _YEAR, "ahead": _YEAR, "order": order}
@@ -114,7 +116,7 @@ class _BookingRequests:
         )
         self._engine = Engine(settings, _BEGIN)
         self._wishes, self._freeze, self._accept = wishes, freeze, accept
-        self._ends: list[tuple[int, int]] = []  # when who ends before its booking does
+        self._ends: list[tuple[int, int]] = []  # times of ends before the end of the booking
         self._began: dict[int, int] = {}
         self._frozen: dict[int, int] = {}
         self._window: dict[int, tuple[int, int]] = {}
@@ -181,7 +183,7 @@ class _BookingRequests:
             self._see(int(name), booking)
 
     def _see(self, i: int, booking: Booking) -> None:
-        """Keep when it began, and look whether what it was told still holds."""
+        """Record the start, and check it against the accepted window."""
         if booking.phase == "frozen":
             self._breaches += self._frozen.setdefault(i, booking.start) != booking.start
         elif booking.phase == "open" and i not in self._began:

@@ -1,6 +1,6 @@
-"""Run times predicted by gradient-boosted trees (LightGBM): what templates are compared with.
+"""Run times predicted by gradient-boosted trees (LightGBM), for comparison with templates.
 
-Two models, of the median and of the 90 % quantile, fitted anew again and again to the latest jobs that ended,
+Two models, of the median and of the 90 % quantile, fitted repeatedly to the latest jobs that ended,
 and calibrated as templates are (Romano, Patterson and Candès 2019).
 """
 
@@ -14,9 +14,9 @@ import numpy.typing as npt
 from schedd.replay.workload import TraceJob
 
 _QUANTILES: Final = (0.5, 0.9)
-_FIRST: Final = 200  # so many jobs end before anything is fitted; until then walltimes are told
-_FITTED: Final = 1_000  # it is fitted anew after so many ends, at first after half as many as there were ..
-_LATEST: Final = 10_000  # ... to so many of the latest.
+_FIRST: Final = 200  # ended jobs before the first fit; until then walltimes are predicted
+_FITTED: Final = 1_000  # ended jobs between two fits, at first half of all ended jobs; each fit is ...
+_LATEST: Final = 10_000  # ... to this number of the latest jobs
 _TREES: Final = 60
 _CALIBRATED: Final = 1_000
 _RENEWED: Final = 50
@@ -69,7 +69,7 @@ class Boosted:
         """Nothing is learned."""
 
     def ended(self, i: int, job: TraceJob, _now: int) -> None:
-        """It is learned from, and when enough have ended the models are fitted anew."""
+        """Learn from the job; fit the models again when enough jobs have ended."""
         row, said = self._open.pop(i)
         share = log(max(1, job.run) / job.estimate)
         self._ended += 1
@@ -89,7 +89,7 @@ class Boosted:
             self._fit_at = self._ended + min(_FITTED, max(_FIRST, self._ended // 2))
 
     def _row(self, job: TraceJob, now: int) -> Floats:
-        """What is known at the submission; nan where nothing is."""
+        """Features known at the submission; nan where unknown."""
         user, alike = self._of_user[job.user], self._alike[job.user, job.estimate, job.procs]
         last = self._last_submit.get(job.user)
         found = [

@@ -34,11 +34,11 @@ class Workload:
     """Jobs and the machine that they run on.
 
     ``log`` is a file's name below the directory of logs, or ``stream``. ``estimates``: ``exact``, ``user``,
-    or ``xF``: run times of about F times, but never above the user's. ``part`` of the log (``busiest``: of
-    the rest the 20,000 jobs in a row that ask for most of the machine, none of them in the first third, on
-    which a search is tuned), of which ``skip`` are passed over and at most the next ``jobs`` taken. With
-    ``requirements`` off a log's node specifications and memory are ignored. ``failures``: hours for which
-    each node is up and then down, in the mean. ``paced`` of a stream: faster machines run jobs sooner.
+    or ``xF``: run times of about F times, but never above the user's. ``part`` of the log (``busiest``: the
+    20,000 consecutive jobs with the largest demand, outside of the first third, which is for tuning a
+    search); ``skip`` of its jobs are passed over, and at most the next ``jobs`` taken. With ``requirements``
+    off a log's node specifications and memory are ignored. ``failures``: mean hours of uptime and downtime of
+    each node. ``paced`` of a stream: faster machines run jobs sooner.
     """
 
     log: str
@@ -61,7 +61,7 @@ class Workload:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What must stand in the directory of logs."""
+        """Names of the needed files in the directory of logs."""
         return () if self.every_s else tuple(name for name in (self.log, self.machines) if name)
 
 
@@ -97,7 +97,7 @@ class Cell:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
         found = asdict(self)
-        if not self.workload.skip:  # so it was before there were windows: what was found then still counts
+        if not self.workload.skip:  # the form without windows: older results still count
             del found["workload"]["skip"]
         if not self.site:  # the same for policies of sites
             del found["site"]
@@ -111,7 +111,7 @@ _TELLS: Final = (
     "schedd/replay/plot.py", "schedd/replay/recommendation.py", "schedd/replay/report.py",
     "schedd/replay/timed_plan.py",
 )  # fmt: skip
-"""Sources that only say what to run, or tell what was found."""
+"""Sources that only choose runs or report results."""
 
 _SEARCH_ALONE: Final = (
     "schedd/engine/plan_improvements.py", "schedd/engine/search_schedule.py", "schedd/optimize/",
@@ -125,9 +125,10 @@ when a search gets better."""
 
 @cache
 def code_version(*, search: bool = True) -> str:
-    """The version of the sources on which results hang: what has the same was found by the same program.
+    """Return the version of the sources that determine results: results with the same version come from the
+    same program.
 
-    Without ``search``, of those on which a replay without searches hangs.
+    Without ``search``: the version of the sources that determine a replay without searches.
     """
     return version_of(__name__, (*_TELLS, *(() if search else _SEARCH_ALONE)))
 
@@ -215,7 +216,9 @@ def _part(trace: Trace, workload: Workload) -> tuple[int, int | None]:
 
 
 def busiest(jobs: Sequence[TraceJob], most: int) -> int:
-    """Where those ``most`` jobs in a row begin whose areas are largest for the time in which they come."""
+    """Return the index of the first of the ``most`` consecutive jobs with the largest area per time of
+    arrival.
+    """
     if len(jobs) <= most:
         return 0
     area = np.cumsum([0.0, *(job.run * job.procs for job in jobs)])

@@ -9,17 +9,17 @@ import numpy as np
 from schedd.engine import EngineState
 
 AGES_S: Final = (60, 120, 300, 600, 1200, 1800, 3600)
-"""Ages of published starts up to which delays are counted, in seconds."""
+"""Upper bounds of the ages of published starts in the counts of delays, in seconds."""
 _FIRST_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
 class SlipFigures:
-    """Published starts of waiting jobs, and those that were replaced by a later one.
+    """Number of published starts of waiting jobs, and of replacements by a later start.
 
-    ``later`` counts them by the age in `AGES_S` up to which that happened. The delays are of those within
-    their first ten minutes, in seconds. ``jobs_delayed`` counts jobs whose first published start was passed
-    within ten minutes of its publication.
+    ``later`` counts the replacements by their age, up to each of `AGES_S`. The delays, in seconds, are of
+    replacements within the first ten minutes. ``jobs_delayed`` counts jobs with a later start within ten
+    minutes of their first publication.
     """
 
     published: int
@@ -56,7 +56,7 @@ class DisplayedStarts:
     """Observer of a replay that publishes starts: follows each published start until it is replaced."""
 
     threshold: int
-    """Minimum delay that counts, in seconds: that from which a start is published again."""
+    """Minimum delay that counts, in seconds: the threshold for publishing a start again."""
     _last: dict[str, tuple[int, int]] = field(default_factory=dict)
     _first: dict[str, tuple[int, int]] = field(default_factory=dict)
     _delayed: set[str] = field(default_factory=set)

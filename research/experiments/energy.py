@@ -1,4 +1,5 @@
-"""What is saved by switching idle nodes off: as the plan needs them, and after a time idle, as others do.
+"""Energy saved by switching idle nodes off: by the plan's needs, and after an idle time as other schedulers
+do.
 
 The same jobs of a log on nodes of equal watts, under the daemon's own power saving with several allowed
 delays, and under EASY backfilling with the rule of other schedulers.

@@ -1,8 +1,8 @@
-"""How much of what may be wished for a search's plans dominate: hypervolumes of Tabu, NSGA-II and both.
+"""Hypervolumes of the plans found by Tabu search, NSGA-II and both.
 
-Waiting jobs of a log arrive at once on equal nodes of which every second one is thrifty and cheap. From that
-plan each method searches for so many seconds of the processor, so that it matters little what runs beside it;
-what it found is measured by the same four objectives.
+Waiting jobs of a log arrive at once on equal nodes; every second node is thrifty and cheap. Each method
+searches from that plan for a number of seconds of processor time, so that other load matters little; the
+found plans are measured by the same four objectives.
 """
 
 import threading
@@ -36,8 +36,8 @@ from schedd.wire import JobQueued, NodeChanged
 Floats = npt.NDArray[np.float64]
 
 METHODS: Final = ("tabu", "tabu with archive", "nsga-2", "both")
-"""``tabu``: its last plan; with its archive; alternatives bred from the live plan alone; bred from Tabu's,
-which has a quarter of the time.
+"""``tabu``: its last plan; with its archive; alternatives bred only from the live plan; alternatives bred
+from Tabu's plan, which has a quarter of the time.
 """
 _AIMS: Final = (Objective.WAIT, Objective.MAKESPAN, Objective.ENERGY, Objective.COST)
 _SITE: Final[Mapping[str, Any]] = {
@@ -88,7 +88,7 @@ class _Case:
 
 
 def volumes(prepared: Prepared, waiting: int, seconds: Sequence[float], seeds: int) -> Iterator[Volume]:
-    """One log with so many ``waiting`` jobs; the nodes are those of ``prepared``."""
+    """Compare the methods on one log with this number of ``waiting`` jobs, on the nodes of ``prepared``."""
     case = _case(prepared, waiting)
     live = case.values(case.plan)
     for method in METHODS:
@@ -137,7 +137,7 @@ def _case(prepared: Prepared, waiting: int) -> _Case:
 
 
 def _searched(case: _Case, live: Floats, method: str, seconds: float, seed: int) -> list[Floats]:
-    """The objectives of what a method found."""
+    """The objectives of a method's plans."""
     plan = case.plan.fork()
     slots = plan.planned()
     slots = slots[plan.starts(slots) > case.now]
@@ -170,7 +170,7 @@ def _searched(case: _Case, live: Floats, method: str, seconds: float, seed: int)
 
 @contextmanager
 def _stopped_after(run: PlanSearch | ParetoSearch, seconds: float) -> Iterator[None]:
-    """Stop a run after so many seconds of this process's processor time."""
+    """Stop a run after a number of seconds of this process's processor time."""
     end, ended = process_time() + seconds, threading.Event()
 
     def watch() -> None:

@@ -20,11 +20,11 @@ Figure = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One question, the cells that answer it, and the figures that are told.
+    """One question, the cells that answer it, and the reported figures.
 
     ``against``: the search is compared with all others, figure by figure. ``curve``: the picture has lines
-    over the workloads of a log or over slacks, instead of bars. ``ratios``: each workload is told by the
-    ratios of the search's figures to those of ``easy``, with their geometric means.
+    over the workloads of a log or over slacks, instead of bars. ``ratios``: each workload has the ratios of
+    the search's figures to the figures of ``easy``, with their geometric means.
     """
 
     name: str
@@ -49,7 +49,7 @@ _META: Final = Workload(log="METACENTRUM-2009-2.swf.gz", procs=806)
 _WAGAP: Final = Workload(log="wagap-2013.swf.gz", machines="wagap-2013.swf.machines")
 
 _DEFAULT: Final = str(SITE_SLACK)
-"""The slack of a daemon whose settings say nothing of it."""
+"""The daemon's default slack."""
 
 
 def _rivals(workload: Workload, names: Iterable[str], slack: str = "0") -> list[Cell]:
@@ -143,7 +143,7 @@ _SEARCHED: Final = "tabu U+BSD"
 _SEARCH_WEIGHTS: Final = {"late_jobs": 1.0, "bounded_slowdown": 1.0}
 
 _PLACEMENT_WEIGHTS: Final = {"late_jobs": 1.0, "bounded_slowdown": 1.0, "weighted_utilisation": 1.0}
-"""Those of Klusáček's second experiment (2011)."""
+"""The workloads of Klusáček's second experiment (2011)."""
 
 
 _ADMITTED: Final = f"{_SEARCHED}, admission"

@@ -188,7 +188,7 @@ class NodePowerSimulation:
 
 
 class PoweredSimulation(Simulation):
-    """A replay in which nodes are switched off and on."""
+    """A replay with nodes that are switched off and on."""
 
     def __init__(self, prepared: Prepared, settings: EngineSettings, boards: PowerModel) -> None:
         super().__init__(prepared, settings)

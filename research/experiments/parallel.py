@@ -9,7 +9,7 @@ from typing import Any, Final
 from research.experiments.cells import Cell, code_version, run_cell
 from schedd.replay.workload import TraceError
 
-_ANSWER_S: Final = 10  # a scheduler that says nothing for so long is not there
+_ANSWER_S: Final = 10  # a scheduler without an answer for this time counts as absent
 
 
 class NoDask(RuntimeError):
@@ -24,11 +24,11 @@ def run_cells(
     address: str = "",
     workers: int | None = None,
 ) -> list[tuple[Cell, Exception]]:
-    """Run all ``cells``; calls ``done`` with each row as it comes; returns those that failed, and why.
+    """Run all ``cells``; call ``done`` with each row as it comes; return failed cells with the reasons.
 
-    ``address`` is that of a dask scheduler whose workers have this program and the same directory of
-    ``logs``; without one, ``workers`` processes (None: one for each core) are started here, on loopback.
-    Raises NoDask, TraceError, OSError.
+    ``address`` belongs to a dask scheduler; its workers have this program and the same directory of ``logs``.
+    Without one, ``workers`` processes (None: one for each core) are started here, on loopback. Raises NoDask,
+    TraceError, OSError.
     """
     try:
         from dask.distributed import as_completed  # noqa: PLC0415  (an extra: a scheduler's host needs none)
@@ -67,7 +67,7 @@ def _client(address: str, workers: int | None) -> Iterator[Any]:
             n_workers=workers or os.cpu_count() or 1,
             threads_per_worker=1,
             memory_limit=None,
-            dashboard_address="127.0.0.1:0",  # for health alone; None would take a fixed port
+            dashboard_address="127.0.0.1:0",  # only for health checks; None would take a fixed port
             scheduler_kwargs={"dashboard": False},
             silence_logs=logging.ERROR,
         ) as cluster,

@@ -1,4 +1,4 @@
-"""The picture of an experiment: bars for policies, or lines over what was varied."""
+"""The picture of an experiment: bars for policies, or lines over the varied parameter."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from research.experiments.report import FIGURES, Line, Ratios, label_of, ratios_
 _COLOURS: Final = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000", "#b8a800"
 )  # fmt: skip
-"""Okabe and Ito's palette, its yellow darker; told apart with any colour vision."""
+"""Okabe and Ito's palette, its yellow darker; distinguishable with any colour vision."""
 _MARKERS: Final = "os^D"  # in turn: orange and dark yellow are alike in small pictures
 _SEARCH: Final = "#d55e00"
 _BETTER: Final = "#0072b2"
@@ -93,7 +93,7 @@ def _drawn_ratios(found: Sequence[Ratios]) -> Drawing:
 
 
 def _row_of(experiment: Experiment, workload: Workload) -> str:
-    """What stands together: one workload, or all that a curve runs over."""
+    """Return the group of a workload in the picture: itself, or the curve that it belongs to."""
     if experiment.curve == "every_s":
         return "streams"
     if experiment.curve == "estimates":
@@ -129,7 +129,7 @@ def _bars(axes: Axes, lines: Sequence[Line], figure: Figure) -> None:
 
 
 def _last(values: Sequence[float], times: int = 4) -> float:
-    """The largest that is at most so many times the middle one: few far beyond are not to flatten all."""
+    """Return the largest value within ``times`` the median, so that outliers do not flatten the rest."""
     ordered = sorted(values)
     most = times * ordered[len(ordered) // 2] or ordered[-1]
     return max(value for value in ordered if value <= most)
@@ -148,10 +148,11 @@ def _short(value: float, end: float) -> str:
 
 
 def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> None:
-    """A line for each policy over what was varied; over slacks, a policy without promises is a level.
+    """Draw a line for each policy over the varied parameter; over slacks, a policy without promises is a
+    level.
 
-    The axis ends where the tops of lines do, but of those far beyond the others; whose line lies beyond it
-    everywhere is named there.
+    The axis ends at the highest line, except for lines far above the others; a line entirely above the axis
+    is named there.
     """
     points: dict[str, dict[Any, Line]] = {}
     for line in lines:

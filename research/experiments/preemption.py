@@ -3,8 +3,8 @@
 The compared rules run on a machine of equal processors with EASY backfilling, urgent jobs first. When the
 first waiting job is urgent and cannot start, running jobs that are not urgent are requeued, and lose their
 work. ``latest start`` is the default order of OpenPBS (``preempt_sort = min_time_since_start``), ``latest
-submission`` is that of Slurm for jobs of one partition, whose priority is their age. Of the jobs found, those
-that are not needed go on, the earliest found first.
+submission`` is the order of Slurm for jobs of one partition with priority by age. Jobs that turn out not to
+be needed go on, the earliest found first.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""Policy of a site for studies in which nothing is promised."""
+"""Policy of a site for studies without promises."""
 
 from typing import Final
 

@@ -13,7 +13,7 @@ from research.experiments.results import Found
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A figure of a row: its heading, its field, and by what it is multiplied."""
+    """A figure of a row: its heading, its field, and its factor."""
 
     title: str
     field: str
@@ -61,7 +61,7 @@ class Line:
 
 
 def lines_of(found: Iterable[Found]) -> list[Line]:
-    """Rows that differ in their seed alone, together."""
+    """Groups of rows that differ only in their seed."""
     groups: dict[tuple[Workload, str, str], list[dict[str, Any]]] = {}
     for each in found:
         cell = each.cell
@@ -94,7 +94,7 @@ def label_of(workload: Workload) -> str:
 def page(
     experiment: Experiment, found: Sequence[Found], command: str, picture: str, notes: Iterable[str] = ()
 ) -> str:
-    """The page of an experiment. What is not run yet is said; ``notes`` on versions follow."""
+    """The page of an experiment. It names missing runs; ``notes`` on versions follow."""
     lines = lines_of(found)
     parts = [
         f"# Experiment: {experiment.name}",
@@ -119,12 +119,12 @@ def page(
 
 
 def command_line(words: Sequence[str]) -> str:
-    """As one would type it."""
+    """Return the command line of an experiment, quoted for a shell."""
     return " ".join(["python", "-m", "research", "experiment", *map(shlex.quote, words)])
 
 
 def _what_was_run(experiment: Experiment, found: Sequence[Found]) -> Iterator[str]:
-    """How many replays, by which program, of which part of the logs, and what is missing."""
+    """Return the number of replays, the program's version, the part of the logs, and the missing runs."""
     codes: dict[str, int] = {}
     for each in found:
         codes[each.code] = codes.get(each.code, 0) + 1
@@ -156,7 +156,7 @@ def _promises(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _broken(lines: Sequence[Line]) -> list[tuple[Line, int]]:
-    """Who broke how many promises, all seeds together."""
+    """Number of broken promises by policy, all seeds together."""
     found = [(line, sum(row["promise_breaches"] for row in line.rows)) for line in lines]
     return [(line, number) for line, number in found if number]
 
@@ -220,7 +220,7 @@ def _number(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
-# ---- who is better than whom --------------------------------------------------------------------
+# ---- comparison of policies -----------------------------------------------------------------------
 
 _COMPARED: Final[tuple[Figure, ...]] = ("wait", "slowdown", "p999", "longest")
 
@@ -234,8 +234,8 @@ class Ratios:
 
 
 def ratios_of(lines: Sequence[Line], policy: str = "") -> list[Ratios]:
-    """Of the workloads that were run under ``policy`` (the search, unless one is named) and EASY; of
-    one whose figure is 0 under EASY there is none.
+    """Ratios of the workloads that were run under ``policy`` (default: the search) and EASY, except for
+    workloads with 0 under EASY.
     """
     own = {
         line.workload: line
@@ -317,7 +317,7 @@ def _against(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _longest(lines: Sequence[Line], searched: Mapping[Workload, Line]) -> Iterator[str]:
-    """That nobody starves for the sake of means: the longest waits beside those of EASY."""
+    """The longest waits next to EASY's: no job starves for the sake of means."""
     told = FIGURES["longest"]
     pairs = [
         (line.mean(told) or 0, searched[line.workload].mean(told) or 0)
@@ -331,7 +331,7 @@ def _longest(lines: Sequence[Line], searched: Mapping[Workload, Line]) -> Iterat
 
 
 def _lost(one: Line, other: Line) -> list[Figure]:
-    """The figures in which ``one`` is worse than ``other``."""
+    """The figures where ``one`` is worse than ``other``."""
     return [name for name in _COMPARED if (one.mean(FIGURES[name]) or 0) > (other.mean(FIGURES[name]) or 0)]
 
 

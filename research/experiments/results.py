@@ -1,4 +1,4 @@
-"""What an experiment has found so far: a JSON file that outlives interruptions."""
+"""Results of an experiment: a JSON file that survives interruptions."""
 
 import json
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ class Results:
         self.save()
 
     def save(self) -> None:
-        """Write the file anew, in the order of the cells; whoever reads it meanwhile sees the old one."""
+        """Replace the file, in the order of the cells; a concurrent reader sees the old one."""
         entries = [
             {"cell": found.cell.as_dict(), "code": found.code, "row": found.row} for found in self.found()
         ]
@@ -76,7 +76,7 @@ class Results:
         new.replace(self.path)
 
     def found(self) -> list[Found]:
-        """What there is, in the order of the cells."""
+        """The existing rows, in the order of the cells."""
         keys = [_key(cell.as_dict()) for cell in self.cells]
         return [self.rows[key] for key in keys if key in self.rows]
 
@@ -96,7 +96,7 @@ class Results:
 
 
 def version_of_cell(cell: Cell) -> str:
-    """Return the version of the present sources on which a cell's figures hang."""
+    """Return the version of the present sources that determine a cell's figures."""
     return code_version(search=cell.search is not None or cell.policy in PLACEMENTS)
 
 

@@ -1,8 +1,8 @@
-"""How good predicted run times are: whole logs, job after job, nothing known before it happened.
+"""Accuracy of predicted run times: whole logs, job after job, without knowledge of the future.
 
-Jobs are submitted, start and end as their logs say; one that ran longer than its walltime counts as killed
-then. Coverage is told overall, by month and by tenth of the users, without a cold start: the first tenth of
-the jobs, and the first three of each user. Means and medians are of all jobs.
+Jobs are submitted, start and end as their logs say; a job that ran longer than its walltime counts as killed
+then. Coverage is reported overall, by month and by tenth of the users, without a cold start: the first tenth
+of the jobs, and the first three of each user. Means and medians are of all jobs.
 """
 
 import heapq
@@ -36,7 +36,7 @@ _LOW, _HIGH = 0.88, 0.92
 
 
 class Predictor(Protocol):
-    """Something that predicts; it is told what happens in the order of time."""
+    """A predictor; it gets the events in the order of time."""
 
     def queued(self, i: int, job: TraceJob, now: int) -> tuple[float, float | None]:
         """Job number ``i`` arrives; its P50, and its P90 if there is one, in seconds."""
@@ -106,17 +106,17 @@ METHODS: Final[dict[str, Callable[[], Predictor]]] = {
 
 
 def methods() -> tuple[str, ...]:
-    """The names of those that can be run here."""
+    """The names of the methods that can be run here."""
     return tuple(name for name, make in METHODS.items() if make is not Boosted or is_installed())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fared:
-    """How one method fared on one log: seconds, shares, and microseconds of this processor for each job.
+    """Results of one method on one log: seconds, shares, and microseconds of processor time per job.
 
     ``months`` and ``tenths`` are the coverages of P90 by month (of those with 200 jobs or more, the cold
-    start apart) and by tenth of the users with 30 jobs or more, who has fewest first; ``*_apart`` how many of
-    them are not between 88 and 92 %.
+    start apart) and by tenth of the users with 30 jobs or more, users with the fewest first; ``*_apart``: the
+    number of coverages outside of 88 to 92 %.
     """
 
     log: str

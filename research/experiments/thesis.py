@@ -2,9 +2,9 @@
 where.
 
 The traces are drawn by the ranges and rules that the thesis gives, since the enriched ones were not
-published. All jobs of a batch are there at once, each asks for one core. Run times count on the slowest
-machine and are so much shorter on others; the planner knows walltimes on the slowest alone, as users of PBS
-state them, and the speeds.
+published. All jobs of a batch are there at once, each asks for one core. Run times are for the slowest
+machine, and are divided by the speed of others; the planner knows only walltimes on the slowest, as users of
+PBS state them, and the speeds.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Model:
 
     @property
     def speed(self) -> float:
-        """Beside the slowest."""
+        """Without the slowest."""
         return self.mips / _SLOWEST
 
 
@@ -180,8 +180,8 @@ def batch(
 
 
 def _site(models: Sequence[str]) -> dict[str, Any]:
-    """Watts and prices as the planner must know them: for a second of walltime, of which a fast machine needs
-    a part.
+    """Watts and prices per second of walltime, as the planner needs them; a fast machine uses only a part of
+    the walltime.
     """
     used = {name: MODELS[name] for name in models}
     return {
@@ -221,8 +221,8 @@ def ran(
     every: int = 1,
     evaluations: int = 0,
 ) -> Ran:
-    """Run a batch to its end. With ``weights`` alternatives are sought ``every`` so many seconds, so many
-    tried each time; ``thrifty``: jobs prefer machines that draw less for their work.
+    """Run a batch to its end. With ``weights``, alternatives are sought after every ``every`` seconds, with
+    ``evaluations`` plans each time; ``thrifty``: jobs prefer machines that need less energy for their work.
     """
     site = _site(what.models)
     improver = None
@@ -257,8 +257,8 @@ def ran(
 def front_of(
     what: Batch, aims: Sequence[Objective], evaluations: int, most: int, seed: int = 1
 ) -> tuple[tuple[float, ...], list[tuple[float, ...]]]:
-    """The live plan of a batch as it is when all its jobs have come, and alternatives of which none is better
-    than another by all ``aims``; each as its values.
+    """The live plan of a batch after all its jobs have come, and its Pareto set of alternatives by ``aims``;
+    each as its values.
     """
     site = _site(what.models)
     now = what.prepared.offset  # all are submitted at the log's second 0

@@ -1,7 +1,7 @@
 """The utilisation tables that D. Paul printed (2013), tables 4.7 to 4.12: resource by resource in the order
 of ids.
 
-Exec is the end of a resource's last job, Used the time for which it was busy, both in seconds.
+Exec is the end of a resource's last job, Used its busy time, both in seconds.
 """
 
 from dataclasses import dataclass

@@ -54,7 +54,7 @@ def _served(jobs: Sequence[_Job], *, by_remaining: bool) -> Iterator[tuple[float
     """Yield end and mean busy date of every job on the fast machine, by least remaining or by least total
     work.
 
-    The mean busy date is the mean of the times at which the job is processed.
+    The mean busy date is the mean of the times when the job is processed.
     """
     queue: list[list[float]] = []  # [key, remaining, work, sum of (moment * work done there)]
     t = float(jobs[0][0])

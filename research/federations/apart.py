@@ -1,4 +1,4 @@
-"""Clusters in a process of their own, as they are in production, behind the daemon's own HTTP interface."""
+"""Clusters in a process of their own, as in production, behind the daemon's own HTTP interface."""
 
 import asyncio
 import logging
@@ -67,7 +67,7 @@ class Apart:
 
     @property
     def cpu_s(self) -> float:
-        """Processor time of both processes so far."""
+        """Processor time of both processes until now."""
         self._pipe.send("cpu")
         return time.process_time() + float(self._pipe.recv())
 

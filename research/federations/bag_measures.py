@@ -1,4 +1,4 @@
-"""What became of bags of tasks and of jobs beside them: measures of Netto's thesis (2009), 6.4 and 7.5."""
+"""Outcomes of bags of tasks and of other jobs: measures of Netto's thesis (2009), 6.4 and 7.5."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ def _wholes(jobs: Sequence[FieldJob], ran: Ran) -> list[_Whole]:
 
 
 def _utilisation(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: Ran) -> float:
-    """From the first submission to the last one: what comes after it is no load that anybody chose."""
+    """From the first submission to the last: the load after it is not part of the workload."""
     begin, end = jobs[0].submit, jobs[-1].submit
     used = sum(
         job.cpus * max(0, min(last, end) - start)

@@ -21,9 +21,9 @@ Sharing = Literal["none", "offers", "power", "load", "free slots"]
 all clusters' places are taken (the thesis' FreeTimeSlots).
 """
 _LATE: Final = {"late_jobs": 1.0, "tardiness": 0.1}
-"""By what a cluster judges whether a job goes before others with later deadlines."""
+"""Measures for a cluster's choice whether a job goes before others with later deadlines."""
 OFFER_PERCENTAGES: Final = (10, 25, 50, 75, 100)
-"""Per cent of a bag for which clusters make offers, as in the thesis."""
+"""Percentages of a bag in the clusters' offers, as in the thesis."""
 
 
 class _Bags(Field):
@@ -51,7 +51,7 @@ class _Bags(Field):
     @override
     def _facts(self, number: int, t: int) -> JobFacts:
         facts, job = super()._facts(number, t), self._jobs[number]
-        # Who takes free slots does not tell the cluster the deadline.
+        # Bags by free slots do not disclose their deadline to the cluster.
         told = self._edf and not (job.array and self._sharing == "free slots")
         if told and job.deadline is not None:
             resources = {**facts.resources, "deadline": str(job.deadline + self._offset)}
@@ -102,8 +102,9 @@ def simulate_bags(
     known: bool = True,
     edf: bool = False,
 ) -> Ran:
-    """Shares bags out as they come and runs all. ``site`` is the policy of every cluster, which is told which
-    tasks are of one bag where that is ``known``. With ``edf`` clusters accept or refuse deadlines, and place
-    jobs before those with later ones; bags by free slots have none there. Raises Defect.
+    """Divide bags among the clusters as they come, and run everything. ``site`` is the policy of every
+    cluster; where ``known``, clusters know the bag of each task. With ``edf`` clusters accept or refuse
+    deadlines, and place jobs before jobs with later deadlines; bags by free slots have none there. Raises
+    Defect.
     """
     return _Bags(clusters, jobs, sharing, site or {}, known=known, edf=edf).run()

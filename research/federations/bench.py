@@ -1,10 +1,9 @@
 """Benchmark `federation`: time to route a job, and the traffic between federation and clusters.
 
 Real planners behind the daemon's real HTTP interface, and a real federation over them with its log in SQLite;
-what is simulated is the network, which passes requests on within the process, and the pbs_servers, which do
-at once what they are asked for. The clusters may have a process of their own, as they have in production.
-Every cluster is full with running jobs, so that all that is routed waits; of each waiting job it is looked
-every minute whether it should move.
+the network is simulated, which passes requests on within the process, and the pbs_servers, which carry out
+requests at once. The clusters may have a process of their own, as in production. Every cluster is full of
+running jobs, so that all routed jobs wait; each waiting job is examined for a move every minute.
 """
 
 import random
@@ -82,8 +81,8 @@ def bench_federation(
     tell: Callable[[str], None] = lambda _: None,
 ) -> FederationFigures:
     """Raises ValueError, DaemonFailed. ``waiting`` jobs of the federation wait when the first of ``routed``
-    comes; a job has one of so many ``shapes`` of request. ``apart``: clusters have a process of their own.
-    ``new``: the share of routed jobs that ask for what nobody did before, so that all clusters are asked.
+    comes; jobs have requests of ``shapes`` different shapes. ``apart``: clusters have a process of their own.
+    ``new``: the share of routed jobs with an unknown shape, for which all clusters are asked.
     """
     if min(clusters, nodes, waiting, routed, shapes) < 1 or not 0 < rate <= 1_000 or poll <= 0:
         raise ValueError(

@@ -255,7 +255,7 @@ def _running(node: Node, now: int, walltime: int) -> JobQueued:
 
 
 def submission(kind: BenchJob) -> dict[str, object]:
-    """A job as it is handed to the federation."""
+    """A job as submitted to the federation."""
     return {
         "script": _SCRIPT,
         "resources": kind.resources,
@@ -268,7 +268,7 @@ def submission(kind: BenchJob) -> dict[str, object]:
 
 
 def write_past(log: FederationLog, names: Sequence[str], spread: Sequence[BenchJob]) -> None:
-    """The past of the jobs that wait, as it would stand in the log."""
+    """The past of the waiting jobs, in the form of the log."""
     now = int(time.time())
     for first in range(0, len(spread), 2_000):
         events: list[FederationEvent] = []

@@ -9,11 +9,11 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class FederationFigures:
-    """Times in ms, from when a job is handed over until it is kept in the log where it goes.
+    """Times in ms, from the submission of a job until its cluster is durable in the log.
 
-    ``known`` are those for which every cluster had said what it offers when the job came; ``asked`` the
-    others, whose clusters were asked in parallel. ``routed_s``: until the server of the cluster has let the
-    job go. Traffic is by routed job, all rounds of looking at clusters included, in bytes and requests.
+    ``known``: jobs with an offer of every cluster when they came; ``asked``: the other jobs, for which
+    clusters were asked in parallel. ``routed_s``: until the cluster's server has released the job. Traffic is
+    per routed job, with all rounds of polling, in bytes and requests.
     """
 
     clusters: int

@@ -51,9 +51,9 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True)
 class FieldJob:
-    """A job: seconds, cpu-seconds of ``load``; ``home`` is the cluster to which its user gave it.
+    """A job: seconds, cpu-seconds of ``load``; ``home`` is the cluster where its user submitted it.
 
-    ``walltime`` is what its user asks for, ``run`` how long it runs. ``clusters`` are those that can run it.
+    ``walltime`` is the request, ``run`` the run time. ``clusters`` can run it.
     Jobs of one ``array`` come at the same moment, one after the other.
     """
 
@@ -127,11 +127,11 @@ class Place:
         return (answer.placement.start, answer.placement.end) if isinstance(answer, StartKnown) else None
 
     def many(self, facts: JobFacts, tasks: Sequence[int], now: int) -> tuple[TasksEnd, ...]:
-        """When so many such jobs would have ended by this plan, as the daemon's what-if says it."""
+        """Return the end of this number of such jobs by this plan, as the daemon's what-if does."""
         return self.copy().what_if(facts, now, tasks=tasks).many
 
     def copy(self) -> PlanFork:
-        """Its plan as it is now, for questions."""
+        """Its present plan, for questions."""
         state = self.engine.state
         if self._fork is None or self._fork.generation != state.generation:
             self._fork = fork_plan(state, publish_snapshot(state), state.plan.fork())

@@ -1,4 +1,4 @@
-"""Clusters and jobs on which policies of routing are compared: the paper's, and logs side by side."""
+"""Clusters and jobs for comparisons of routing policies: the paper's, and several logs at the same time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,13 +20,13 @@ KINDS: Final = ("l1", "l2", "l3", "l4")  # licences; the paper does not say how 
 
 
 def paper(jobs: int, every: float, seed: int) -> tuple[list[ClusterSpec], list[FieldJob]]:
-    """A grid and a stream of jobs, one each ``every`` seconds in the mean (exponential; 0: all at once).
+    """A grid and a stream of jobs, one per ``every`` seconds in the mean (exponential; 0: all at once).
 
     After Pasquali and others, section 5: cpus U[4, 32] and benchmarks U[100, 500] of jobs and machines,
-    estimates U[8000, 10000], margins U[1500, 5500], 30 % of the jobs without deadline, 30 % with a licence,
-    of which so many copies exist as 50 to 70 % of the machines. A job runs on one machine. Left open there
-    and chosen here: four kinds of licence, shared out to the clusters by their machines; a job's run time is
-    its estimate on every machine, since a PBS job may run for as long as it says. Raises ValueError.
+    estimates U[8000, 10000], margins U[1500, 5500], 30 % of the jobs without deadline, 30 % with a licence;
+    the number of its copies is 50 to 70 % of the number of machines. A job runs on one machine. Left open
+    there and chosen here: four kinds of licence, shared out to the clusters by their machines; a job's run
+    time is its estimate on every machine, since a PBS job may run for as long as it says. Raises ValueError.
     """
     if jobs < 1 or every < 0:
         raise ValueError(f"{jobs} jobs, one each {every} s: there must be one, and no time is below 0")
@@ -79,8 +79,9 @@ def paper(jobs: int, every: float, seed: int) -> tuple[list[ClusterSpec], list[F
 
 
 def side_by_side(logs: Sequence[Path], jobs: int, skip: int) -> tuple[list[ClusterSpec], list[FieldJob]]:
-    """A cluster for each log, as large as its header says, and so many jobs of each from ``skip`` on, all
-    from the same moment on, each under the walltime that its user stated. Raises TraceError and OSError.
+    """A cluster for each log, as large as in its header, and a number of jobs of each log after the first
+    ``skip`` jobs, shifted to the same beginning, each with its user's walltime. Raises TraceError and
+    OSError.
     """
     clusters: list[ClusterSpec] = []
     found: list[FieldJob] = []

@@ -1,4 +1,4 @@
-"""What became of groups and of the jobs beside them: measures of Netto's thesis (2009), 4.5."""
+"""Outcomes of groups and of other jobs: measures of Netto's thesis (2009), 4.5."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,11 +24,10 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """What moves did. ``several``: the share of groups that were first put on more than one cluster; of
+    """Effects of moves. ``several``: the share of groups that were first put on more than one cluster; of
     these, ``to_one`` is the share that ran on one, of all groups ``spread`` that on more clusters than at
-    first.
-    ``earlier`` and ``later`` are shares that started before and after the start told first, ``gained`` the
-    mean of seconds by which. ``clusters`` for each; ``shifts`` and ``remaps`` in all.
+    first. ``earlier`` and ``later`` are shares that started before and after the first published start,
+    ``gained`` the mean difference in seconds. ``clusters`` for each; ``shifts`` and ``remaps`` in all.
     """
 
     several: float
@@ -110,7 +109,7 @@ def busy(
     groups_ran: Sequence[GroupRan],
     seconds: int,
 ) -> float:
-    """The share of all processors that worked in so many seconds from the beginning on."""
+    """The share of all processors that worked, in the given number of seconds from the beginning."""
     times = [(one.cpus, start, end) for one, start, end in zip(jobs, ran.start, ran.end, strict=True)]
     times += [(one.cpus, of.start, of.end) for one, of in zip(groups, groups_ran, strict=True)]
     used = sum(cpus * max(0, min(end, seconds) - start) for cpus, start, end in times)

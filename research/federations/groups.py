@@ -48,7 +48,7 @@ _ROUNDS: Final = 200  # rounds of the federation within one second; more never e
 @dataclass(frozen=True, slots=True)
 class GroupJob:
     """A group: seconds; ``parts`` are the processors of each. On more than one cluster it runs ``overhead``
-    percent longer than ``run``, and has so much more than ``walltime``.
+    percent longer than ``run``, and its walltime is longer by the same percentage.
     """
 
     submit: int
@@ -62,14 +62,14 @@ class GroupJob:
         return sum(self.parts)
 
     def lasts(self, length: int) -> int:
-        """How long its jobs run whose walltime is ``length``."""
+        """Run time of its jobs with the walltime ``length``."""
         return self.run if length == self.walltime else self.run + self.run * self.overhead // 100
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRan:
-    """``told`` and ``start`` are the start that was told first and the one that came, seconds like those of
-    the jobs; ``first`` and ``clusters`` how many clusters each had. ``moves`` by kind: shift, remap.
+    """``told`` is the first published start and ``start`` the actual one, in seconds as for jobs; ``first``
+    and ``clusters`` are the numbers of clusters at these times. ``moves`` by kind: shift, remap.
     """
 
     promised: int
@@ -110,7 +110,7 @@ class _Kept(FederationLog):
 
 
 class _Tender(CoAllocationWorker):
-    """The keeper of groups, whose clusters are engines in this process; it asks one after the other."""
+    """Worker for groups over clusters that are engines in this process; it asks one after the other."""
 
     wires: Mapping[str, EngineWire]
     requests_at_once = 1
@@ -121,7 +121,7 @@ class _Tender(CoAllocationWorker):
 
 
 class _Wire(EngineWire):
-    """What was asked of the plan as it is counts until it changes: parts of one size ask alike."""
+    """Answers of the present plan are valid until it changes: parts of one size share an answer."""
 
     _known: dict[str, Any]
     _generation = -1
@@ -266,7 +266,7 @@ class _Groups(Field):
         raise ReplayDefectError(f"the federation does not come to rest at {t}")
 
     def _rest(self, names: Sequence[str], t: int) -> None:
-        """What is next for groups for which all is done that can be done now."""
+        """Record ended groups, and schedule the next action of the others; none needs one now."""
         for name in names:
             del self._stirred[name]
             group = self._federation.coallocations[name]

@@ -19,7 +19,7 @@ _LINE = len("HTTP/1.1 200 OK\r\n\r\n")
 
 
 class Traffic:
-    """Requests by kind, and bytes of requests and answers with their heads, as they would cross a network."""
+    """Requests by kind, and bytes of requests and answers with their headers, as over a network."""
 
     def __init__(self) -> None:
         self.requests: dict[str, int] = {}
@@ -34,7 +34,7 @@ class Traffic:
                 counts[kind] = counts.get(kind, 0) + more
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Set all counts to 0."""
         with self._lock:
             for counts in (self.requests, self.sent, self.received):
                 counts.clear()
@@ -67,11 +67,11 @@ class Inside:
 
     @property
     def cpu_s(self) -> float:
-        """Processor time of the process so far."""
+        """Processor time of the process until now."""
         return time.process_time()
 
     def client(self, token: str, cluster: str) -> Client:
-        """A client whose requests the application answers."""
+        """A client with requests that the application answers in process."""
         place = Endpoint("http://inside", token, cluster)
         return Client(place, connection=_Connection(self, place))
 

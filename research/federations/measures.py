@@ -1,4 +1,4 @@
-"""What a simulated federation was worth: the measures of Pasquali and others, and those of logs."""
+"""Measures of a simulated federation: the measures of Pasquali and others, and measures of logs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Worth:
     """By cluster, and over all as ``all``; shares are of 1, times seconds.
 
     ``share``: of the load of all jobs; ``late``: jobs past their deadline of all jobs; ``processors`` and
-    ``licences``: in use of what there is and is asked for (the smaller), over time; ``slowdown`` of jobs
+    ``licences``: used share of the smaller of capacity and demand, over time; ``slowdown`` of jobs
     without a deadline; ``wait`` and ``bounded`` (slowdown, bounded at 10 s) of all jobs. None: of none.
     """
 
@@ -81,7 +81,7 @@ def _mean(values: NDArray[Any]) -> float | None:
 
 
 def _usage(submit: Ints, start: Ints, end: Ints, amount: Ints | None, there: int) -> float | None:
-    """In use of the smaller of what is ``there`` and what is asked for, over the time in which any is."""
+    """Used share of the smaller of the capacity ``there`` and the demand, over the time with any demand."""
     if not submit.size or not there or int(end.max()) <= int(submit.min()):
         return None
     much = np.ones(submit.shape, np.int64) if amount is None else amount

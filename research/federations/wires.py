@@ -26,8 +26,8 @@ from schedd.wire import (
 
 
 class EngineWire:
-    """Requests become events that are handed to ``tell``, which returns when the engine has handled them;
-    answers are read off the engine. ``fresh_id`` names events, ``copy`` is the plan for questions.
+    """Requests become events for ``tell``, which returns when the engine has handled them; answers are read
+    from the engine. ``fresh_id`` names events, ``copy`` is the plan for questions.
     """
 
     def __init__(

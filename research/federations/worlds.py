@@ -20,12 +20,12 @@ from schedd.wire import NodeFacts
 _HOUR: Final = 3_600
 _DAY: Final = 24 * _HOUR
 SCHEMAS: Final = {"relaxed": (18 * _HOUR, 36 * _HOUR, 10 * _DAY), "tight": (12 * _HOUR, _DAY, 7 * _DAY)}
-"""By how much a deadline lies behind submission and run time: one of these, seconds."""
+"""Choices for the seconds from submission plus run time to the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Jobs of a ``log`` of so many processors and seconds, as many as make the ``load`` of ``procs``."""
+    """Jobs of a ``log`` with the given processors and seconds, enough for the ``load`` of ``procs``."""
 
     name: str
     log: str
@@ -34,7 +34,9 @@ class Source:
     sizes: tuple[int, int]
     times: tuple[int, int]
     part: float
-    """From which part of the log on they are drawn: two sources of one log have different years of it."""
+    """Begin of the part of the log that they are drawn from: two sources of one log use different years of
+    it.
+    """
     there: str = ""
     """The log that the thesis has."""
 
@@ -63,7 +65,7 @@ LOCAL: Final = (
         "lpc", "METACENTRUM-2009-2.swf.gz", 140, 0.52, (1, 1), (2 * _HOUR, 72 * _HOUR), 0.05, "LPC-EGEE 1.2"
     ),
 )
-"""Table of 6.4. LPC-EGEE is not had: MetaCentrum's jobs of one processor stand in its place."""
+"""Table of 6.4. LPC-EGEE is not available: MetaCentrum's jobs of one processor replace it."""
 EXTERNAL: Final = Source(
     "external",
     "SDSC-BLUE-2000-4.1-cln.swf.gz",
@@ -86,20 +88,21 @@ GROUPS: Final = {
     10: Source("groups", "SDSC-BLUE-2000-4.1-cln.swf.gz", 798, 0.16, (128, 704), _ANY, 0.05, "SDSC BLUE 3.1"),
     30: Source("groups", "SDSC-BLUE-2000-4.1-cln.swf.gz", 798, 0.31, (128, 704), _ANY, 0.05, "SDSC BLUE 3.1"),
 }
-"""The same of its jobs from outside, by the load under which its figures name them. Larger ones do not fit in
+"""The same for its jobs from outside, by the load that names them in its figures. Larger ones do not fit in
 parts of ``_PART`` processors."""
 GROUP_LOGS: Final = tuple(dict.fromkeys(one.log for one in (*SITES, *GROUPS.values())))
 _PART: Final = 64  # processors of a part at most
 _MOST_OVERHEAD: Final = 25
-_SPAN: Final = 0.4  # of a log, the part in which windows begin
+_SPAN: Final = 0.4  # share of a log where windows begin
 
 
 def five_clusters(
     logs: Path, days: float, schema: Literal["relaxed", "tight"], seed: int
 ) -> tuple[list[ClusterSpec], list[FieldJob]]:
-    """The five clusters of section 6.4 with jobs of their own, and bags from outside, for so many days.
+    """The five clusters of section 6.4 with jobs of their own, and bags from outside, for this number of
+    days.
 
-    Jobs run as long as their logs say, which is known beforehand. A window of each log is drawn by ``seed``;
+    Run times are the logs', and known beforehand. A window of each log is drawn by ``seed``;
     its times between two jobs are stretched evenly to give the load of the table. Raises TraceError and
     OSError.
     """
@@ -169,7 +172,7 @@ def _window(
 def four_clusters(
     days: float, over: int, seed: int, *, procs: int = 300, load: float = 0.7
 ) -> tuple[list[ClusterSpec], list[FieldJob]]:
-    """Four clusters of so many processors, and bags for them: each job of Lublin and Feitelson's model.
+    """Four clusters with the given processors, and a bag for each job of Lublin and Feitelson's model.
 
     A task's walltime is its run time and ``over`` percent more in the mean (uniform, 0 to twice that), the
     same for all tasks of a bag. Raises ValueError.
@@ -204,7 +207,7 @@ def three_clusters(
     logs: Path, days: float, outside: int, precision: int, seed: int
 ) -> tuple[list[ClusterSpec], list[FieldJob], list[GroupJob]]:
     """The three clusters of section 4.5 with jobs of their own, and jobs from outside as groups of parts, for
-    so many days.
+    this number of days.
 
     ``outside`` is a key of ``GROUPS``. Users' walltimes come nearer to the run times by ``precision``
     percent. A window of each log is drawn by ``seed``, the same whatever the rest. Raises TraceError and
@@ -244,6 +247,6 @@ def three_clusters(
 
 
 def _asked(one: TraceJob, precision: int) -> int:
-    """What its user asks for, if he knew by so many percent better."""
+    """The user's walltime, if it were more precise by this percentage."""
     over = max(0, (one.estimate or one.run) - one.run)
     return one.run + over * (100 - precision) // 100

@@ -160,7 +160,7 @@ def _mean(rows: Sequence[Mapping[str, Any]], over: int, order: str, what: str) -
 
 
 def _less(rows: Sequence[Mapping[str, Any]], over: int, what: str) -> str:
-    """By how much what is coordinated is less than by ends, and than by age."""
+    """Relative reduction by coordination, against repair by ends and by age."""
     by_seed = {(row["order"], row["seed"]): row[what] for row in rows if row["over"] == over}
     seeds = sorted({seed for _, seed in by_seed})
 

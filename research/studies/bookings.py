@@ -30,7 +30,7 @@ _ACCEPT: Final = (0.25, 0.5, 1.0)
 _ORDERS: Final = tuple(one.value for one in Order)
 _PRINTED: Final = {0: "46.8 ± 3.3", 25: "50.9 ± 3.5", 50: "54.7 ± 3.7"}
 _WINDOWS: Final = 8  # windows that lie evenly over the log; repetitions are the first of them
-_QUICK: Final = 120  # of each window, so many wishes of a trial
+_QUICK: Final = 120  # number of requests of each window in a trial
 Row = Mapping[str, Any]
 
 
@@ -246,7 +246,7 @@ def _offers(rows: Sequence[Row]) -> list[str]:
 
 
 def _said(rows: Sequence[Row]) -> list[str]:
-    """What the thesis says of its pictures, and what was found."""
+    """The thesis's statements about its pictures, and the results here."""
     table = (
         (
             "EDF with flexible intervals uses most, at every load",

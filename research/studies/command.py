@@ -57,7 +57,7 @@ STUDIES: Final[dict[str, tuple[str, Callable[..., None]]]] = {
 }
 """Experiments that are not made of cells: what each is about, and what runs it."""
 _STREAMED: Final = (experiment_routing.NAME, experiment_modes.NAME)
-"""Those whose jobs come in streams of a chosen length."""
+"""Studies with streams of jobs of a chosen length."""
 _SIZED: Final = (*_STREAMED, experiment_fairness.NAME, experiment_repair_order.NAME)
 """Those with a chosen number of jobs."""
 _REPEATED: Final = (
@@ -67,9 +67,9 @@ _REPEATED: Final = (
     experiment_flexco.NAME,
     experiment_bookings.NAME,
 )
-"""Of these, those that repeat their runs with other jobs, in several processes."""
+"""Studies among these with repeated runs, with other jobs, in several processes."""
 _TIMED: Final = (experiment_front.NAME,)
-"""Studies of what searches find within some seconds: two runs never give the same figures."""
+"""Studies with searches bounded by seconds: two runs never give the same figures."""
 _PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 
@@ -110,7 +110,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one; 0, 1 when dask fails or is not there, 2 for what cannot be run, 3 for a defect of the engine,
+    """Run one; 0, 1 when dask fails or is not there, 2 for invalid input, 3 for a defect of the engine,
     130 after Ctrl-C.
     """
     args = make_parser().parse_args(argv)
@@ -171,7 +171,7 @@ def _add_trial(path: Path, trial: str) -> None:
 
 
 def _words(args: argparse.Namespace) -> list[str]:
-    """The options that matter for what is found."""
+    """The options that affect results."""
     part = ["--part", args.part] if args.part != "whole" else []
     return [args.name, *(["--quick"] if args.quick else []), *part, "--logs", "LOGS"]
 

@@ -47,7 +47,7 @@ class RealRun:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one of the three steps; 2 for input that cannot be used, 3 if a replay broke an invariant."""
+    """Run the chosen step of three; 2 for input that cannot be used, 3 if a replay broke an invariant."""
     args = make_parser().parse_args(argv)
     try:
         args.step(args)
@@ -182,7 +182,7 @@ def _replay(chosen: Selection, site_run: SiteRun, nodes: int, cpus: int) -> Ints
 
 
 def _figures(starts: Ints, jobs: Sequence[TraceJob], real: Mapping[int, TraceJob]) -> dict[str, Any]:
-    """Return differences between the real starts of ``jobs`` and those of a replay, in seconds."""
+    """Return differences between the real starts of ``jobs`` and the starts of a replay, in seconds."""
     did_end = np.array([job.id in real for job in jobs])
     not_ended, starts = len(jobs) - int(did_end.sum()), starts[did_end]
     jobs = [job for job in jobs if job.id in real]

@@ -114,7 +114,7 @@ def _base(found: Sequence[Saved], one: Saved) -> Saved:
 
 
 def _picture(found: Sequence[Saved], path: Path) -> None:
-    """Of what idle nodes draw, how much is saved, against how much longer jobs wait."""
+    """Saved share of the energy of idle nodes, against the increase of the jobs' waits."""
     from matplotlib.figure import Figure  # noqa: PLC0415  (slow to import)
 
     logs = list(dict.fromkeys(one.log for one in found))

@@ -173,7 +173,7 @@ def _page(rows: Sequence[Mapping[str, Any]], many: int, picture: str) -> str:
 
 
 def _beside(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the thesis says, and what was found."""
+    """The thesis's statements, and the results here."""
     logs = list(dict.fromkeys(row["log"] for row in rows))
     spread = {(row["log"], row["setup"]): row["fairness_nuwt_stddev"] for row in rows}
     wait = {(row["log"], row["setup"]): row["avg_wait_s"] for row in rows}

@@ -26,7 +26,7 @@ ABOUT: Final = (
 _WAYS: Final[tuple[Moving, ...]] = ("rigid", "shift", "remap")
 _PRECISIONS: Final = (0, 25, 50)
 _ASKED_THERE: Final = (192, 107, 288, 55, 91)
-"""Loads of what users ask for, %: of the thesis' clusters, and of its jobs from outside."""
+"""Loads by the users' requests, %: of the thesis' clusters, and of its jobs from outside."""
 _COMPARED: Final = (
     "response of local jobs",
     "slowdown of these",
@@ -282,7 +282,7 @@ def _more_used(rows: Sequence[Mapping[str, Any]], outside: int, precision: int, 
 
 
 def _beside(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the thesis says, and what was found."""
+    """The thesis's statements, and the results here."""
 
     def each(of: Callable[[int, int], float]) -> str:
         """By load, at each precision."""

@@ -172,7 +172,7 @@ def _told(values: Sequence[float], digits: int = 1) -> str:
 
 
 def _beside(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the thesis says, and what was found."""
+    """The thesis's statements, and the results here."""
 
     def of(way: str, *where: str, schema: str = "relaxed", edf: bool = False) -> float:
         found = []

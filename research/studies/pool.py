@@ -22,9 +22,10 @@ def how_often(repetitions: int | None, usual: int, *, quick: bool) -> int:
 def at_once(
     run: Callable[..., dict[str, Any]], todo: Sequence[tuple[Any, ...]], workers: int | None
 ) -> Iterable[dict[str, Any]]:
-    """``run`` of each, as they end; so many at once as there are ``workers``, by default cores.
+    """Yield ``run`` of each, in the order of their ends; ``workers`` run at the same time, by default one per
+    core.
 
-    Raises TraceError, and what a run raises.
+    Raises TraceError, and the errors of a run.
     """
     if workers is not None and workers < 1:
         raise TraceError(f"--workers {workers}: at least 1")

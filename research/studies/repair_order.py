@@ -1,4 +1,4 @@
-"""Experiment `repair_order`: bags and other jobs of real logs, by the order in which plans are repaired."""
+"""Experiment `repair_order`: bags and other jobs of real logs, by the order of repairs of the plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ _SMALLEST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class _WithBags(Prepared):
-    """Jobs of which some are subjobs of arrays; ``arrays`` has the name of each job's array, or nothing."""
+    """Jobs, some of them subjobs of arrays; ``arrays`` has the name of each job's array, or nothing."""
 
     arrays: tuple[str, ...] = ()
 

@@ -11,9 +11,9 @@ from schedd.replay.workload import TraceError
 
 
 def chosen(known: Collection[str], only: Sequence[str], logs: Path) -> list[str]:
-    """Those of the ``known`` logs whose names begin as ``only`` says; without it all.
+    """Return the ``known`` logs with names that begin with ``only``; without it all.
 
-    Raises TraceError where there is none, or one is not in the folder ``logs``.
+    Raises TraceError if there is none, or one is not in the folder ``logs``.
     """
     names = [name for name in known if name.startswith(tuple(only or [""]))]
     if not names:
@@ -41,7 +41,7 @@ class Results:
 
     @classmethod
     def of(cls, name: str, about: str, out: Path, *options: str, quick: bool) -> "Results":
-        """``options`` are what the command has beside its name and ``--quick``. Makes the folder."""
+        """``options`` are the command's options except for its name and ``--quick``. Makes the folder."""
         out.mkdir(parents=True, exist_ok=True)
         words = ("python -m research experiment", name, *(["--quick"] if quick else []), *options)
         stem = f"{name}-quick" if quick else name

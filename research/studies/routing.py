@@ -53,8 +53,8 @@ def run_routing(
     jobs: int | None = None,
     repetitions: int | None = None,
 ) -> None:
-    """Write page and figures; ``only`` parts whose name begins so: `paper`, `logs`. Raises TraceError and
-    OSError.
+    """Write page and figures; ``only`` parts with names that begin with it: `paper`, `logs`. Raises
+    TraceError and OSError.
     """
     wanted = tuple(only or ("paper", "logs"))
     parts = [part for part in ("paper", "logs") if part.startswith(wanted)]
@@ -181,7 +181,7 @@ def _off(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _beside(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the paper says, and what was found."""
+    """The paper's statements, and the results here."""
 
     def of(name: str, every: float) -> list[Mapping[str, Any]]:
         return [row for row in rows if (row["setup"], row["every"]) == (name, every)]

@@ -93,7 +93,7 @@ def _run(prepared: Prepared, mode: str, hold: int) -> dict[str, Any]:
 
 
 def _merged(results: Results, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with those of other logs that this version wrote before."""
+    """Return the rows, and the rows of other logs that this version wrote before."""
     path = results.out / f"{results.stem}.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     known = before.get("results", []) if before.get("sources") == results.sources else []

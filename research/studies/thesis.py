@@ -36,7 +36,7 @@ _SIZES: Final = ((1_000, 10), (2_000, 25))
 
 
 def run_thesis(_: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
-    """Write page, figures and picture. Raises TraceError for what makes no sense here, and NoPymoo."""
+    """Write page, figures and picture. Raises TraceError for invalid options, and NoPymoo."""
     if only:
         raise TraceError("--only: the experiment draws its jobs and has no logs")
     if (missing := plot_support.missing_plot_library()) is not None:
@@ -115,7 +115,7 @@ def _energy(workload: int, jobs: int, tried: int, say: Callable[[str], None]) ->
 
 
 def _every(what: Batch) -> int:
-    """So many simulated seconds between two choices that there are about five."""
+    """Return the simulated seconds between two choices, for about five choices."""
     work = sum(job.run for job in what.prepared.jobs)
     return max(60, work // sum(int(MODELS[model].speed) or 1 for model in what.models) // 5)
 

@@ -1,4 +1,4 @@
-"""The trial of a study: a digest of what its quick run finds. A page stays true for newer sources that give
+"""The trial of a study: a digest of the results of its quick run. A page stays true for newer sources with
 the same digest.
 """
 
