@@ -304,6 +304,8 @@ async def test_an_end_is_answered_by_the_next_start_at_once(build: Build) -> Non
 class UnansweredReservations:
     """A reservation for which the daemon has no answer yet."""
 
+    trouble = ""
+
     def __init__(self) -> None:
         self.asked = 0
 
