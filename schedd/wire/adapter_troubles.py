@@ -19,13 +19,16 @@ _OTHER: Final = "adapter_work"
 
 
 def encode_troubles(troubles: Mapping[str, str]) -> str:
-    """Return the value of the header, in ASCII; empty without troubles."""
-    found = {
-        kind: text.encode("ascii", "replace").decode()[:_MAX_TEXT_CHARS]
-        for kind, text in troubles.items()
-        if text
-    }
-    return json.dumps(found) if found else ""
+    """Return the value of the header, in ASCII and at most MAX_TROUBLES_CHARS; empty without troubles."""
+    limit = _MAX_TEXT_CHARS
+    while True:
+        found = {
+            kind: text.encode("ascii", "replace").decode()[:limit] for kind, text in troubles.items() if text
+        }
+        header = json.dumps(found) if found else ""
+        if len(header) <= MAX_TROUBLES_CHARS:
+            return header
+        limit //= 2  # quotes, backslashes and control characters are longer in JSON
 
 
 def decode_troubles(header: str) -> dict[str, str]:
