@@ -17,6 +17,7 @@ from schedd.replay.comparison import GROUPS, POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS
 from schedd.replay.limits import jobs_within_limits
 from schedd.replay.prepared import Prepared
+from schedd.replay.reservations import follow_reservations
 from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
 from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.workload import TraceError
@@ -158,6 +159,12 @@ def within_site_limits(
     kept, left_out = jobs_within_limits(prepared, site.settings.site)
     if left_out:
         note(f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them")
+    kept, unfollowed = follow_reservations(kept, site.settings.site)
+    if unfollowed:
+        note(
+            f"{prepared.name}: {unfollowed:,} jobs run outside of the reservation that they name (advres): "
+            "the policy has no recurring one without an end that could hold them"
+        )
     return kept
 
 

@@ -6,7 +6,9 @@ from sys import intern
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
 from schedd.dialect.accounting import EndedRun, RunReader, node_shares, parse_ended_run
+from schedd.dialect.advres import read_advres
 from schedd.dialect.deadline import logged_deadline
+from schedd.dialect.moldable import lists_alternatives, read_alternatives, read_walltime_range
 from schedd.dialect.partition import logged_partition
 from schedd.dialect.qos import logged_qos
 from schedd.engine import array_name
@@ -14,10 +16,9 @@ from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
 from schedd.wire.job_extensions import extension_resources
 
-_IGNORED = ("advres", "min_walltime", "max_walltime", "trl", "software")
-"""Requests that no replay follows: the log has neither the reservations, nor what a job would have done with
-another walltime or shape, nor how many licences there were.
-"""
+_IGNORED = ("software",)
+"""Requests that no replay follows: the log does not have how many licences there were."""
+_RESOURCE = "Resource_List."
 _KILLED = 256
 """TORQUE and OpenPBS report an end by signal N as exit status 256 + N, among them every deletion."""
 
@@ -84,13 +85,25 @@ def job_of_run(run: EndedRun) -> TraceJob:
     if "exec_gpus" in values and not values.get("Resource_List.nodes"):
         nodes = node_shares(run)
         gpus, node_count = sum(share[2] for share in nodes), len(nodes)
+    asked = {
+        **{key.removeprefix(_RESOURCE): value for key, value in values.items() if key.startswith(_RESOURCE)},
+        **extensions,
+    }
+    estimate, ran = _stated(parse_walltime, values, "Resource_List.walltime"), run.end - run.start
+    bounds = read_walltime_range(asked)
+    if bounds is not None:
+        # A run that used up the walltime that was chosen for it would have used a longer one, too.
+        ran = bounds[1] if ran >= estimate else ran
+        estimate = bounds[1]
+    alternatives = tuple([(int(one["procs"]), int(one["walltime"])) for one in read_alternatives(asked)])
+    unknown_shape = lists_alternatives(asked) and procs not in dict(alternatives)
     status = 0 if run.lost else _status(values.get("Exit_status", ""))
     return TraceJob(
         id=f"{run.id}@{run.start}" if run.lost else run.id,
         submit=run.eligible,
-        run=run.end - run.start,
+        run=ran,
         procs=procs,
-        estimate=min(_stated(parse_walltime, values, "Resource_List.walltime"), TIME_LIMIT),
+        estimate=min(estimate, TIME_LIMIT),
         user=intern(values.get("user") or UNKNOWN),
         group=intern(values.get("group") or UNKNOWN),
         queue=intern(values.get("queue") or UNKNOWN),
@@ -110,8 +123,12 @@ def job_of_run(run: EndedRun) -> TraceJob:
         node_count=node_count,
         gres=intern(values.get("Resource_List.gres", "")),
         topology=intern(values.get("Resource_List.topology") or extensions.get("x.topology", "")),
-        ignored=tuple(
-            name for name in _IGNORED if f"Resource_List.{name}" in values or extensions.get(f"x.{name}")
+        min_walltime=bounds[0] if bounds is not None else 0,
+        alternatives=() if unknown_shape else alternatives,
+        reservation=intern(read_advres(asked)),
+        ignored=(
+            *(name for name in _IGNORED if f"{_RESOURCE}{name}" in values or extensions.get(f"x.{name}")),
+            *(("trl",) if unknown_shape else ()),
         ),
     )
 

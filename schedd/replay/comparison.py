@@ -157,6 +157,8 @@ class Comparison:
                 Counter(name for job in prepared.jobs for name in job.ignored).items()
             ):
                 notes.append(f"{_count(number)} with {name}, which is not replayed")
+            if named := sum(bool(job.reservation) for job in prepared.jobs):
+                notes.append(f"{_count(named)} with advres, which needs a policy with that reservation")
             outages = read_outages(self.failures, prepared) if self.failures is not None else ()
             if self.failures is not None:
                 nodes = len({outage.node for outage in outages})

@@ -73,9 +73,10 @@ def replay(
         on_progress=on_progress,
     )
     wall, cpu = perf_counter() - begin, process_time() - begin_cpu
-    jobs = prepared.jobs
+    jobs = schedule.jobs(prepared.jobs)
     capacity = prepared.site.procs
-    check_capacity(schedule.start, schedule.end, [job.procs for job in jobs], capacity)
+    pauses = [(begin, end, jobs[i].procs) for i, begin, end in schedule.pauses]
+    check_capacity(schedule.start, schedule.end, [job.procs for job in jobs], capacity, pauses)
     used = (
         peak_usage(settings.site, jobs, schedule.start.tolist(), schedule.end.tolist())
         if settings.site.plain
@@ -114,6 +115,7 @@ def replay(
             [job.user for job in ran],
             capacity,
             weighted=(schedule.weighted_procs[well], sum(n.cpus * n.speed for n in prepared.site.nodes)),
+            paused=schedule.paused_seconds()[well],
         ),
         promise_breaches=schedule.promise_breaches,
         held_share=held,
@@ -136,7 +138,16 @@ def replay(
         unix_start_time=prepared.unix_start_time,
         limits=tuple(used),
         accuracy=schedule.expected_figures,
-        series=series(submit, start, end, procs, capacity),
+        series=series(
+            submit,
+            start,
+            end,
+            procs,
+            capacity,
+            pauses=[
+                (begin, end, jobs[i].procs) for i, begin, end in schedule.pauses if not schedule.killed[i]
+            ],
+        ),
     )
 
 

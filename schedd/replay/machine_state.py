@@ -1,11 +1,21 @@
 """Independent model of a replay's machine, used to check the engine."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from schedd.plan.columns import Ints
 from schedd.wire import NodeFacts, ShareFacts
+
+_COLUMNS: Final[Mapping[str, str]] = {
+    "ncpus": "cpus",
+    "mem": "mem",
+    "ngpus": "gpus",
+    "gpus": "gpus",
+}
+"""Resources that suspended jobs may release, as amounts of a share."""
 
 
 class ReplayDefectError(RuntimeError):
@@ -46,6 +56,25 @@ class ReplayMachine:
                 self._mem[share.node] += share.mem
         return shares
 
+    def suspend(self, job: int, released: Collection[str]) -> None:
+        """Free the ``released`` resources of a job that is suspended; it keeps the others."""
+        freed = {_COLUMNS.get(name, "") for name in released}
+        kept = [
+            replace(
+                share,
+                cpus=0 if "cpus" in freed else share.cpus,
+                mem=0 if "mem" in freed else share.mem,
+                gpus=0 if "gpus" in freed else share.gpus,
+            )
+            for share in self.leave(job)
+        ]
+        self.enter(job, kept)
+
+    def resume(self, job: int, shares: Sequence[ShareFacts]) -> str:
+        """Give a suspended job its shares again. Return the node that has no room for it and why."""
+        self.leave(job)
+        return self.enter(job, shares)
+
     def fail(self, node: str) -> list[int]:
         """Set a node down. Return the jobs with a share on it."""
         self._down.add(node)
@@ -55,11 +84,21 @@ class ReplayMachine:
         self._down.discard(node)
 
 
-def check_capacity(start: Ints, end: Ints, procs: Sequence[int], capacity: int) -> None:
-    """Raise ReplayDefectError if more processors than the capacity were in use at any time."""
+def check_capacity(
+    start: Ints,
+    end: Ints,
+    procs: Sequence[int],
+    capacity: int,
+    pauses: Sequence[tuple[int, int, int]] = (),
+) -> None:
+    """Raise ReplayDefectError if more processors than the capacity were in use at any time.
+
+    ``pauses``: (begin, end, processors) of suspended runs, which do not use them.
+    """
+    begins, ends, fewer = (np.array([one[part] for one in pauses], np.int64) for part in range(3))
     width = np.array(procs, np.int64)
-    times = np.concatenate([end, start])  # within a second, ends precede starts
-    change = np.concatenate([-width, width])
+    times = np.concatenate([end, begins, start, ends])  # within a second, ends precede starts
+    change = np.concatenate([-width, -fewer, width, fewer])
     order = np.argsort(times, kind="stable")
     level = np.cumsum(change[order])
     worst = int(level.argmax())

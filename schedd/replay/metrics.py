@@ -56,11 +56,13 @@ def measure(
     capacity: int,
     *,
     weighted: tuple[ArrayLike, float] | None = None,
+    paused: ArrayLike = 0,
 ) -> Metrics:
     """The metrics of jobs given as arrays of one length, on a machine of `capacity` processors.
 
     `weighted` has the processors of each job and of the machine, each processor times the speed of its node;
-    without it all speeds are 1. `submit`, `start` and `end` are integer seconds; `user` may hold names or
+    without it all speeds are 1. `paused` has the seconds for which the run of each job was
+    suspended. `submit`, `start` and `end` are integer seconds; `user` may hold names or
     numbers. Raises ValueError for no jobs, and for a job that starts before its submission, does not end
     after its start, or has no processors: such a schedule is no measurement but a defect.
     """
@@ -76,7 +78,7 @@ def measure(
             f"on {width[at]} processors"
         )
     wait = started - submitted
-    run = ended - started
+    run = ended - started - np.asarray(paused, dtype=np.int64)
     response = ended - submitted
     makespan = int(ended.max() - submitted.min())
     area = width.astype(np.float64) * run
@@ -149,11 +151,18 @@ def lateness(deadline: Sequence[int | None], end: ArrayLike) -> tuple[int | None
 
 
 def series(
-    submit: ArrayLike, start: ArrayLike, end: ArrayLike, procs: ArrayLike, capacity: int, intervals: int = 400
+    submit: ArrayLike,
+    start: ArrayLike,
+    end: ArrayLike,
+    procs: ArrayLike,
+    capacity: int,
+    intervals: int = 400,
+    pauses: Sequence[tuple[int, int, int]] = (),
 ) -> Series:
     """Return utilisation and queue length over `intervals` equal intervals from first submission to last end.
 
-    Arguments as for `measure`. Raises ValueError for no jobs.
+    Arguments as for `measure`; `pauses` are (begin, end, processors) of suspended runs. Raises ValueError
+    for no jobs.
     """
     submitted, started, ended, width = (np.asarray(a, dtype=np.int64) for a in (submit, start, end, procs))
     if not submitted.size:
@@ -161,6 +170,9 @@ def series(
     edges = np.linspace(float(submitted.min()), float(ended.max()), intervals + 1)
     step = (edges[-1] - edges[0]) / intervals
     busy = _integral(started, ended, width.astype(np.float64), edges)
+    if pauses:
+        begins, ends, fewer = (np.array([one[part] for one in pauses], np.int64) for part in range(3))
+        busy = busy - _integral(begins, ends, fewer.astype(np.float64), edges)
     waiting = _integral(submitted, started, np.ones(submitted.size), edges)
     return Series(
         time=edges[:-1],

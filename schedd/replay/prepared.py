@@ -61,6 +61,11 @@ class Prepared:
         """Return the same without wishes that the policy (as plain values) does not know."""
         levels = (plain.get("node_choice") or {}).get("levels") or {}
         found = self if plain.get("partitions") else self.without_partitions()
+        reservations = plain.get("reservations") or {}
+        if any(job.reservation and job.reservation not in reservations for job in found.jobs):
+            known = [job.reservation if job.reservation in reservations else "" for job in found.jobs]
+            named = zip(found.jobs, known, strict=True)
+            found = replace(found, jobs=tuple([replace(job, reservation=name) for job, name in named]))
         wishes = {job.topology for job in found.jobs if job.topology}
         unknown = {wish for wish in wishes if read_level({TOPOLOGY: wish}) not in levels}
         if not unknown:
@@ -84,6 +89,16 @@ class Prepared:
             found[NODE_PARTITION if family == "openpbs" else PARTITION] = job.partition
         if job.topology:
             found[TOPOLOGY] = job.topology
+        if job.min_walltime and job.min_walltime < job.estimate:
+            least = str(job.min_walltime)
+            if family == "openpbs":
+                found |= {"min_walltime": least, "max_walltime": str(job.estimate)}
+            else:
+                found["minwclimit"] = least
+        if job.alternatives and family != "openpbs":
+            found["trl"] = ":".join([f"{tasks}@{seconds}" for tasks, seconds in job.alternatives])
+        if job.reservation:
+            found["advres"] = job.reservation
         if job.cost_limit is not None:
             found["cost_limit"] = f"{job.cost_limit:.4f}"
         return found

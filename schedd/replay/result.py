@@ -50,7 +50,7 @@ class ReplayResult:
     wall clock; ``plan_add_us_*`` are microseconds for placing one new job, ``repair_us_p99`` for one repair;
     None if a policy plans or repairs nothing. ``inversions`` counts starts while a job of higher priority
     waited that would have fit in the same place (no wider, no longer); None without priorities.
-    ``preempted_runs`` lost ``lost_core_s`` core-seconds of work; their jobs count with their last runs.
+    ``preempted_runs`` lost ``lost_core_s`` core-seconds of work; requeued jobs count with their last runs.
     ``unix_start_time`` is the epoch second of the log's time 0, if known. ``limits`` has the peak use of a
     site's limits. ``accuracy`` is the accuracy of start estimates, if computed. ``series`` is for pictures
     only.

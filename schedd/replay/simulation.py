@@ -6,8 +6,8 @@ processed together: ends, then nodes, then arrivals, before any start.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from schedd.replay.result import SearchTotals
 from schedd.replay.searches import PeriodicSearches, PlanImprover, SearchSchedule
 from schedd.replay.start_estimates import StartEstimateFigures
 from schedd.replay.timed_plan import TimedPlan
+from schedd.replay.workload import TraceJob
 from schedd.wire import (
     Decision,
     Event,
@@ -36,10 +37,12 @@ from schedd.wire import (
     NodeChanged,
     Preempt,
     PreemptionDone,
+    Resume,
     Run,
     ShareFacts,
     Switch,
 )
+from schedd.wire.quick_init import quick_replace
 
 PLANNING_POLICY = "conservative"
 _REPORT_EVERY = 256
@@ -62,8 +65,9 @@ class Schedule:
 
     ``estimated_starts`` is the start estimate of each job at arrival, or -1; ``killed`` marks jobs that ended
     with a node; ``where`` are the nodes of each job, ``weighted_procs`` its processors, each times the speed
-    of its node. A preempted job counts with its last run; ``preempted_runs`` lost ``lost_core_s``
-    core-seconds of work.
+    of its node. A requeued job counts with its last run; ``preempted_runs`` lost ``lost_core_s`` core-seconds
+    of work. ``pauses``: (job, begin, end) of each suspension. ``as_run``: jobs by number with the walltime or
+    the alternative that they ran with.
     """
 
     start: Ints
@@ -80,6 +84,19 @@ class Schedule:
     expected_figures: StartEstimateFigures | None = None
     preempted_runs: int = 0
     lost_core_s: int = 0
+    pauses: tuple[tuple[int, int, int], ...] = ()
+    as_run: Mapping[int, TraceJob] = field(default_factory=dict)
+
+    def jobs(self, jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
+        """Return the jobs of the replay as they ran."""
+        return tuple([self.as_run.get(i, job) for i, job in enumerate(jobs)]) if self.as_run else tuple(jobs)
+
+    def paused_seconds(self) -> Ints:
+        """Return for how long the run of each job was suspended."""
+        found = np.zeros(len(self.start), np.int64)
+        for job, begin, end in self.pauses:
+            found[job] += end - begin
+        return found
 
 
 class Observer(Protocol):
@@ -96,6 +113,15 @@ class Observer(Protocol):
 
     def estimate_starts(self, state: EngineState, before: int | None) -> None:
         """The plan does not change before ``before``; None: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SuspendedRun:
+    """A suspended run: since when, the seconds that it needs still, and its shares."""
+
+    since: int
+    left: int
+    shares: tuple[ShareFacts, ...]
 
 
 class Simulation:
@@ -148,6 +174,10 @@ class Simulation:
         self._chains = JobDependencies(prepared.jobs)
         self._where: list[tuple[str, ...]] = [()] * len(self._jobs)
         self._weighted_procs = np.zeros(len(self._jobs))
+        self._preempted_runs = 0
+        self._suspended: dict[int, _SuspendedRun] = {}
+        self._pauses: list[tuple[int, int, int]] = []
+        self._as_run: dict[int, TraceJob] = {}
         if searching is not None:
             self._searches = PeriodicSearches(searching.search, SearchHistory(whole=first, tried=first))
         check_outages(outages, len(prepared.site.nodes))
@@ -232,8 +262,10 @@ class Simulation:
             plan=self._plan,
             searched=self._searches.totals() if self._searches is not None else SearchTotals(),
             inversions=self._inverted if self._engine.state.ranking.has_effect else None,
-            preempted_runs=int(self._preempted.sum()),
+            preempted_runs=self._preempted_runs,
             lost_core_s=self._lost,
+            pauses=tuple((job, begin - self._offset, end - self._offset) for job, begin, end in self._pauses),
+            as_run=self._as_run,
         )
 
     def _progress(self, t: int) -> Progress:
@@ -308,6 +340,8 @@ class Simulation:
 
     def _leave(self, job: int, t: int) -> JobEnded:
         shares = self._floor.leave(job)
+        if (one := self._suspended.pop(job, None)) is not None:
+            self._pauses.append((job, one.since, t))
         self._ended += 1
         self._end[job] = t
         self._end_run(shares, t - int(self._start[job]), t)
@@ -347,6 +381,9 @@ class Simulation:
             if isinstance(decision, Preempt):
                 events += self._preempt(decision, t)
                 continue
+            if isinstance(decision, Resume):
+                events += self._resume(decision, t)
+                continue
             if isinstance(decision, ExtendRun):
                 events += self._extend(decision, t)
                 continue
@@ -374,7 +411,7 @@ class Simulation:
             runs = int(self._preempted[job])
             if self._teller is not None and not runs:
                 self._teller.started(job, t, self._speed(decision.shares))
-            self._ends_at[job] = began + self._run_time(job, decision.shares)
+            self._ends_at[job] = began + self._chosen_run_time(job, decision)
             heapq.heappush(self._ends, (int(self._ends_at[job]), job))
             events.append(
                 JobStarted(id=f"s{job}:{runs}", time=t, job_id=decision.job_id, shares=decision.shares)
@@ -382,18 +419,48 @@ class Simulation:
         return events
 
     def _preempt(self, order: Preempt, t: int) -> list[Event]:
-        """Put a running job back into its queue; its work is lost."""
+        """Put a running job back into its queue, which loses its work, or suspend it."""
         job = int(order.job_id)
         done = PreemptionDone(id=f"p{order.id}", time=t, decision_id=order.id, job_id=order.job_id, done=True)
         if self._start[job] != order.started:
             return [done]  # the run has ended in this second
+        if order.method == "suspend":
+            self._preempted_runs += 1
+            return [done, self._suspend(job, t)]
         shares = self._floor.leave(job)
         self._lost += sum(share.cpus for share in shares) * (t - order.started)
         self._end_run(shares, t - order.started, t)
         self._start[job] = self._ends_at[job] = -1
         self._preempted[job] += 1
+        self._preempted_runs += 1
         facts = replace(self._prepared.facts(job), starts=int(self._preempted[job]))
         return [done, JobQueued(id=f"q{job}:{self._preempted[job]}", time=t, job=facts)]
+
+    def _suspend(self, job: int, t: int) -> Event:
+        """Stop a run on its nodes; it keeps what it does not release."""
+        state = self._engine.state
+        known = state.records[str(job)].facts
+        released = (state.site.plain.get("preemption") or {}).get("released") or ("ncpus",)
+        self._suspended[job] = _SuspendedRun(t, int(self._ends_at[job]) - t, known.shares)
+        self._ends_at[job] = -1
+        self._floor.suspend(job, released)
+        return JobAltered(id=f"z{job}:{t}", time=t, job=replace(known, state="S"))
+
+    def _resume(self, order: Resume, t: int) -> list[Event]:
+        """Let a suspended run go on for the rest of its time."""
+        done = PreemptionDone(id=f"p{order.id}", time=t, decision_id=order.id, job_id=order.job_id, done=True)
+        job = int(order.job_id)
+        one = self._suspended.pop(job, None)
+        if one is None:
+            return [done]
+        wrong = self._floor.resume(job, one.shares)
+        if wrong:
+            raise ReplayDefectError(f"job {self._jobs[job].id} was resumed at {t - self._offset} on {wrong}")
+        self._pauses.append((job, one.since, t))
+        self._ends_at[job] = t + one.left
+        heapq.heappush(self._ends, (t + one.left, job))
+        known = self._engine.state.records[order.job_id].facts
+        return [done, JobAltered(id=f"y{job}:{t}", time=t, job=replace(known, state="R"))]
 
     def _extend(self, order: ExtendRun, t: int) -> list[Event]:
         """Give a running job a longer walltime; a run that was cut at its limit goes on until then."""
@@ -430,6 +497,19 @@ class Simulation:
     def _run_time(self, job: int, shares: Sequence[ShareFacts]) -> int:
         """Return the run time of a job; faster nodes shorten it, by the slowest of its nodes."""
         return self._on_nodes(self._jobs[job].run, shares)
+
+    def _chosen_run_time(self, job: int, decision: Run) -> int:
+        """Return the run time of a job with the walltime or the alternative that was chosen for it."""
+        one, walltime = self._jobs[job], decision.walltime
+        if walltime is None or not (one.min_walltime or one.alternatives):
+            return self._run_time(job, decision.shares)
+        if not one.alternatives:
+            self._as_run[job] = quick_replace(one, estimate=walltime)
+            return min(self._run_time(job, decision.shares), walltime)
+        procs = sum(share.cpus for share in decision.shares)
+        as_run = one.with_tasks(procs)
+        self._as_run[job] = as_run
+        return self._on_nodes(as_run.run, decision.shares)
 
     def _uncut(self, job: int, shares: Sequence[ShareFacts]) -> int:
         """Return the run time of a job without a limit."""

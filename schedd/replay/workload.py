@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from schedd.wire.quick_init import quick_init, quick_replace
 
@@ -47,7 +47,9 @@ class TraceJob:
     ``requested_partition`` are in the log; ``qos``, ``partition`` and ``scopes`` (its labels) are what it has
     under the policy of the replay. ``cut``: seconds of its run beyond its limit, not in ``run``. ``gpus`` and
     ``node_count`` are of the whole job, 0 where its specification says them; ``gres`` and ``topology`` are
-    values of these resources. ``ignored``: requests in the log that no replay follows.
+    values of these resources. ``min_walltime``: the shortest walltime that the owner accepts, 0 for none but
+    ``estimate``. ``alternatives``: (tasks, seconds) between which the scheduler may choose. ``reservation``:
+    the one that the job names. ``ignored``: requests in the log that no replay follows.
     """
 
     id: int | str
@@ -81,12 +83,23 @@ class TraceJob:
     node_count: int = 0
     gres: str = ""
     topology: str = ""
+    min_walltime: int = 0
+    alternatives: tuple[tuple[int, int], ...] = ()
+    reservation: str = ""
     ignored: tuple[str, ...] = ()
 
     @property
     def has_run(self) -> bool:
         """Whether the job has a run time and processors."""
         return self.run > 0 and self.procs > 0
+
+    def with_tasks(self, tasks: int) -> "TraceJob":
+        """Return the job with another of its alternatives: it takes the same share of the stated seconds."""
+        seconds = dict(self.alternatives)
+        if tasks not in seconds or self.procs not in seconds:
+            return self
+        run = max(1, round(self.run * seconds[tasks] / seconds[self.procs]))
+        return quick_replace(self, procs=tasks, run=run, estimate=max(seconds[tasks], run))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +191,22 @@ def _limited(jobs: Iterable[TraceJob], estimates: Estimates, kill: bool) -> Iter
         stated = job.estimate if job.estimate > 0 else job.run
         run = min(job.run, stated) if kill else job.run
         limit = run if estimates == "exact" else max(stated, run)
-        yield (
-            job
-            if (job.run, job.estimate) == (run, limit)
-            else quick_replace(job, run=run, estimate=limit, cut=job.run - run)
+        changes: dict[str, Any] = (
+            {"run": run, "estimate": limit, "cut": job.run - run}
+            if (run, limit) != (job.run, job.estimate)
+            else {}
         )
+        if job.min_walltime:
+            changes["min_walltime"] = min(job.min_walltime, limit)
+        if job.alternatives:
+            changes["alternatives"] = _known_alternatives(job, run, estimates)
+        yield quick_replace(job, **changes) if changes else job
+
+
+def _known_alternatives(job: TraceJob, run: int, estimates: Estimates) -> tuple[tuple[int, int], ...]:
+    """Return the alternatives with the seconds that the planner knows: as stated, or as long as they run."""
+    stated = dict(job.alternatives)[job.procs]
+    runs = [(tasks, max(1, round(run * seconds / stated)), seconds) for tasks, seconds in job.alternatives]
+    if estimates == "exact":
+        return tuple([(tasks, ran) for tasks, ran, _ in runs])
+    return tuple([(tasks, max(ran, seconds)) for tasks, ran, seconds in runs])

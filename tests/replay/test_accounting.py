@@ -315,6 +315,6 @@ def test_the_deadline_of_a_logged_job_reaches_the_engine(more: str, deadline: in
 
 def test_gpus_resources_and_wishes_of_a_record_are_read() -> None:
     job = ended(f"{TORQUE} Resource_List.gres=fpga:1 x=TOPOLOGY:switch:2 Resource_List.advres=lab")
-    assert (job.gres, job.topology, job.ignored) == ("fpga:1", "switch:2", ("advres",))
-    job = ended(f"{OPENPBS} Resource_List.topology=island Resource_List.min_walltime=60")
-    assert (job.topology, job.ignored) == ("island", ("min_walltime",))
+    assert (job.gres, job.topology, job.reservation, job.ignored) == ("fpga:1", "switch:2", "lab", ())
+    job = ended(f"{OPENPBS} Resource_List.topology=island Resource_List.software=matlab")
+    assert (job.topology, job.ignored) == ("island", ("software",))
