@@ -13,7 +13,8 @@ from schedd.dialect.units import parse_walltime
 
 _TASK_LISTS: Final = ("trl", "x.trl")
 _LEAST: Final = ("min_walltime", "minwclimit", "x.minwclimit")
-_NAMES: Final = frozenset({*_TASK_LISTS, *_LEAST})
+CHOSEN: Final = "chosen alternative"  # no user can request it: it has a blank
+_NAMES: Final = frozenset({*_TASK_LISTS, *_LEAST, CHOSEN})
 MOLDABLE_NAMES: Final = _NAMES | {"max_walltime"}
 """Resources of moldable jobs, and of jobs whose walltime the scheduler sets."""
 _PART: Final = re.compile(r"([1-9][0-9]{0,8})@([1-9][0-9]{0,8})")
@@ -65,6 +66,11 @@ def read_alternatives(resources: Mapping[str, str]) -> tuple[dict[str, str], ...
         return ()
     rest = {name: value for name, value in resources.items() if name.lower() not in _GEOMETRY}
     return tuple([{**rest, "procs": match[1], "walltime": match[2]} for match in found])
+
+
+def marked_alternatives(resources: Mapping[str, str]) -> tuple[dict[str, str], ...]:
+    """Return the same, each marked as one of a moldable job, whose walltime is not scaled."""
+    return tuple([{**one, CHOSEN: ""} for one in read_alternatives(resources)])
 
 
 def lists_alternatives(resources: Mapping[str, str]) -> bool:

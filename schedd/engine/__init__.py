@@ -25,6 +25,7 @@ from schedd.engine.component.what_if_hooks import (
     rank_in_what_if,
     slots_named,
     variants_in_what_if,
+    walltimes_in_what_if,
     what_if_details,
 )
 from schedd.engine.engine import Engine
@@ -63,6 +64,7 @@ from schedd.engine.incident import IncidentError, dump_incident, read_incident, 
 from schedd.engine.log import Incident, LoggedBatch
 from schedd.engine.place.backfilling import backfill_rule
 from schedd.engine.place.dependencies import last_starts
+from schedd.engine.place.request_forms import FormCandidate, best_form
 from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.plan_improvements import find_allocation, improvement_event, movable_slots, place_facts
 from schedd.engine.preview import (
@@ -75,6 +77,7 @@ from schedd.engine.preview import (
 )
 from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
 from schedd.engine.rank.promises import queue_slack
+from schedd.engine.rank.ranking import move_past_lower_ranks
 from schedd.engine.run.altered_requests import promise_end_reason
 from schedd.engine.search_schedule import (
     MOST_MOVED,
@@ -85,6 +88,7 @@ from schedd.engine.search_schedule import (
     next_search,
     requested_search,
 )
+from schedd.engine.show.arrival_standing import ArrivalStanding, RankingBasis, arrival_standing
 from schedd.engine.show.job_view import (
     Change,
     JobStatus,
@@ -122,6 +126,7 @@ __all__ = [
     "SITE_SLACK",
     "SITE_START_RATE",
     "SITE_START_RATE_NODE",
+    "ArrivalStanding",
     "Breach",
     "CarriedJob",
     "Cause",
@@ -134,6 +139,7 @@ __all__ = [
     "Engine",
     "EngineSettings",
     "EngineState",
+    "FormCandidate",
     "Incident",
     "IncidentError",
     "JobRecord",
@@ -151,6 +157,7 @@ __all__ = [
     "PreemptedRun",
     "Preview",
     "PreviewedMove",
+    "RankingBasis",
     "RequestReader",
     "Restriction",
     "Risk",
@@ -160,9 +167,11 @@ __all__ = [
     "StartRate",
     "alert_kinds",
     "array_name",
+    "arrival_standing",
     "as_planned_request",
     "awaits",
     "backfill_rule",
+    "best_form",
     "components",
     "current_demand",
     "deadline_accuracy",
@@ -198,6 +207,7 @@ __all__ = [
     "make_applicant",
     "make_claim",
     "movable_slots",
+    "move_past_lower_ranks",
     "next_search",
     "node_order",
     "place_facts",
@@ -223,5 +233,6 @@ __all__ = [
     "unusable_amounts",
     "variants_in_what_if",
     "waiting_reasons",
+    "walltimes_in_what_if",
     "what_if_details",
 ]

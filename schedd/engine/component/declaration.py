@@ -10,6 +10,7 @@ from schedd.engine.component.hook_values import (
     EarlierStart,
     Floats,
     ForecastRounds,
+    FormOffer,
     NodeClaim,
     PreemptedRun,
     PricedUse,
@@ -144,9 +145,12 @@ class Component(Generic[_S]):
     """Called when a job was placed and no reader has seen it yet: it may move to other nodes at its start."""
     planned_facts: Callable[["EngineState", JobFacts], JobFacts] | None = None
     """Returns the facts of a job with the alternative of its request that the component chose."""
-    before_placement: Callable[["EngineState", "JobRecord"], "JobRecord | None"] | None = None
-    """Called before an unplaced job is placed: the component chooses among alternatives of its request.
-    Returns the record with another request, which the caller stores; None: its request is the same."""
+    request_forms: Callable[["EngineState", "JobRecord"], FormOffer | None] | None = None
+    """Called before an unplaced job is placed: the forms of its request among which the engine chooses; None:
+    the component has none, or the job has to keep its present one."""
+    form_must_wait: Callable[["EngineState", "JobRecord"], bool] | None = None
+    """Whether ``must_wait`` would let an unplaced job wait with the request of this record, which is noted as
+    chosen. Changes nothing."""
     may_lengthen: Callable[["EngineState", "JobRecord"], bool] | None = None
     """Whether a planned or running job may take the amounts that the component counts for the walltime in its
     record, which is longer than the present one."""
@@ -157,8 +161,9 @@ class Component(Generic[_S]):
     """Called with a job that is started now, after ``before_start``: the walltime that is set on the server
     right before the run; None: the job's own."""
     variants_in_what_if: Callable[["PlanSnapshot", JobFacts], Sequence[JobFacts]] | None = None
-    """The alternatives of a hypothetical job; the one with the earliest start counts; none: the job
-    has no alternatives."""
+    """The forms of a hypothetical job, in the order of ``request_forms``; none: it has only one."""
+    walltimes_in_what_if: Callable[["PlanSnapshot", JobFacts], tuple[int, int] | None] | None = None
+    """The shortest and the longest walltime in seconds of a hypothetical job with a range; None: no range."""
     must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | Never | None] | None = None
     """Called before the placement of a job: the condition that it waits for, or the reason why it can never
     run; None: it may be planned.
@@ -202,6 +207,8 @@ class Component(Generic[_S]):
     of a fixed time; None: unknown."""
     goes_last: Callable[["EngineState", str], bool] | None = None
     """Whether a job is planned after all others, whatever its priority."""
+    goes_last_in_what_if: Callable[["PlanSnapshot", JobFacts, "ParsedRequest", str], bool] | None = None
+    """The same for a job that is only asked about, instead of the job with this id (empty: of none)."""
     job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
     """Called when a job starts to run, and when its walltime or its nodes change while it runs."""
     record_changed: Callable[["EngineState", "JobRecord | None", "JobRecord"], None] | None = None

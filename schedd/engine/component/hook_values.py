@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -105,6 +105,22 @@ class EarlierStart:
     start: int
     takes: Sequence[Take]
     note: str
+
+
+@dataclass(frozen=True, slots=True)
+class FormOffer:
+    """Forms of a job's request that a component offers. The engine combines the offers of all components, and
+    chooses the combination: see ``best_form``.
+
+    ``values``, not empty, are in order of preference. ``choose`` notes one of them in the component's state,
+    where the reading of requests finds it. ``present`` is the one that the job's slot has now. With
+    ``shortest`` the only value is a walltime in seconds, and any walltime down to ``shortest`` may be chosen.
+    """
+
+    values: Sequence[Any]
+    present: Any
+    choose: Callable[[Any], None]
+    shortest: int | None = None
 
 
 class Confinement(Protocol):

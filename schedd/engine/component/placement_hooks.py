@@ -82,13 +82,10 @@ def walltime_at_start(state: "EngineState", record: "JobRecord") -> int | None:
     return None
 
 
-def choose_alternatives(state: "EngineState", record: "JobRecord") -> "JobRecord":
-    """Let components choose among alternatives of a job's request, before it is placed. Returns the record
-    with the chosen request, which the caller stores.
-    """
-    for _, chooses in job_calls(state, "before_placement", record.facts):
-        record = chooses(state, record) or record
-    return record
+def form_must_wait(state: "EngineState", record: "JobRecord") -> bool:
+    """Return whether a component would let a job wait with the request of this record."""
+    calls = job_calls(state, "form_must_wait", record.facts)
+    return any(check(state, record) for _, check in calls)
 
 
 def node_order(known: "EngineState | PlanSnapshot", facts: JobFacts) -> str:

@@ -27,6 +27,14 @@ def rank_in_what_if(published: "PlanSnapshot", facts: JobFacts, understood: "Par
     return None
 
 
+def goes_last_in_what_if(
+    published: "PlanSnapshot", facts: JobFacts, understood: "ParsedRequest", instead_of: str
+) -> bool:
+    """Return whether a component wants a hypothetical job planned after all others."""
+    calls = (one.goes_last_in_what_if for one in components())
+    return any(call(published, facts, understood, instead_of) for call in calls if call is not None)
+
+
 def preempted_runs(state: "EngineState") -> list[PreemptedRun]:
     """Return the running jobs that would be preempted; ``state`` is a copy for a preview."""
     calls = (one.preempted_in_preview for one in components())
@@ -47,12 +55,19 @@ def earlier_start_in_what_if(
 
 
 def variants_in_what_if(published: "PlanSnapshot", facts: JobFacts) -> Sequence[JobFacts]:
-    """The alternatives of a hypothetical job; the job itself if it has none."""
+    """The forms of a hypothetical job; the job itself if it has only one."""
     found: Sequence[JobFacts] = (facts,)
     for one in components():
         if one.variants_in_what_if is not None:
             found = [other for job in found for other in one.variants_in_what_if(published, job) or (job,)]
     return found
+
+
+def walltimes_in_what_if(published: "PlanSnapshot", facts: JobFacts) -> tuple[int, int] | None:
+    """Return the shortest and the longest walltime of a hypothetical job with a range; None: no range."""
+    calls = (one.walltimes_in_what_if for one in components())
+    found = (call(published, facts) for call in calls if call is not None)
+    return next((one for one in found if one is not None), None)
 
 
 def slots_named(published: "PlanSnapshot", name: str, caller: str) -> Sequence[int] | None:

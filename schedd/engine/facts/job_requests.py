@@ -16,6 +16,7 @@ from schedd.dialect import (
     node_kinds,
     parse_walltime,
 )
+from schedd.dialect.moldable import CHOSEN
 from schedd.dialect.walltime_scale import SCALE, WalltimeScale
 from schedd.model import Features, Never, Node, NodeSets, NodeState, Request
 from schedd.plan.gates import GATE
@@ -178,10 +179,10 @@ class RequestReader:
     ) -> ParsedRequest:
         queue_defaults = queue.defaults if queue is not None else {}
         resources = facts.resources
-        if SCALE in resources:
-            rest = {name: text for name, text in resources.items() if name != SCALE}
+        if SCALE in resources or CHOSEN in resources:
+            rest = {name: text for name, text in resources.items() if name not in (SCALE, CHOSEN)}
             found = self._read_facts(quick_replace(facts, resources=rest), queue, server_defaults)
-            return quick_replace(found, scaled=resources[SCALE])
+            return quick_replace(found, scaled=resources.get(SCALE, ""))
         runs = is_shrinkable(resources) and facts.state in ("R", "E", "S")
         others = (
             *(facts.family, facts.exclusive, runs),

@@ -8,7 +8,6 @@ import numpy as np
 from schedd.engine.component.hook_values import Confinement
 from schedd.engine.component.job_hooks import job_refusal, leave_components
 from schedd.engine.component.placement_hooks import (
-    choose_alternatives,
     component_confinement,
     component_wait,
     is_planned_on_hold,
@@ -31,6 +30,7 @@ from schedd.engine.place.conflicts import (
 from schedd.engine.place.costs import place_affordably
 from schedd.engine.place.missing_starts import explain_missing_start
 from schedd.engine.place.placement_policy import place_by_site_policy
+from schedd.engine.place.request_forms import choose_form
 from schedd.engine.rank.promises import end_promise, make_promise, record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard, block_job, mark_for_update
 from schedd.engine.rank.ranking import advance_job, correct_last_rank
@@ -134,7 +134,7 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     state.chained.pop(record.id, None)
     links = dependencies.find_dependencies(state, record)
     confined = component_confinement(state, record)
-    record = choose_alternatives(state, _chain(state, record, links, confined))
+    record = choose_form(state, _chain(state, record, links, confined))
     record, wait = _find_wait(state, record, event)
     if wait is not None:
         _block_until(state, record, wait, links)

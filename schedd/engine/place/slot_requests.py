@@ -19,16 +19,17 @@ from schedd.wire.quick_init import quick_replace
 
 
 def read_variant(
-    state: EngineState, record: JobRecord, understood: ParsedRequest | None = None
+    state: EngineState, record: JobRecord, understood: ParsedRequest | None = None, *, in_slot: bool = False
 ) -> tuple[ParsedRequest, RequestVariant | None]:
-    """Return the request of an unplaced job with the alternatives that components have chosen now: parsed,
-    and as it would be planned. None: it cannot be read. ``understood``: the parsed request, if it is known.
+    """Return the request of an unplaced job in the form that is noted as chosen: parsed, and as it would be
+    planned. None: it cannot be read. ``understood``: the parsed request, if it is known. ``in_slot``: its
+    slot has the request of this form.
     """
     understood = understood or state.read_request(record.facts)
     if understood.request is None:
         return understood, None
     slot = record.slot
-    if understood is record.understood and state.has_present_request(record):
+    if in_slot and understood is record.understood:
         return understood, state.plan.variant(slot)
     wanted, pools = state.request_and_pools(record.facts, understood, understood.request)
     avoids = state.plan.request(slot).avoids

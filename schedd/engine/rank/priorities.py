@@ -27,7 +27,7 @@ def make_applicant(state: "EngineState", record: JobRecord) -> Applicant:
     if known is None or any(one is not other for one, other in zip(known[0], hangs_on, strict=True)):
         known = state.applicants[facts.id] = (
             hangs_on,
-            _applicant(
+            applicant_from(
                 facts,
                 understood,
                 queue,
@@ -39,7 +39,7 @@ def make_applicant(state: "EngineState", record: JobRecord) -> Applicant:
     return known[1]
 
 
-def _applicant(
+def applicant_from(
     facts: JobFacts,
     understood: ParsedRequest,
     queue: QueueFacts | None,
@@ -47,6 +47,9 @@ def _applicant(
     amounts: Mapping[str, int],
     points: float,
 ) -> Applicant:
+    """Return a job as the terms of its priority see it, from its ``amounts`` by resource and the ``points``
+    of its labels.
+    """
     since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
     return Applicant(
         id=facts.id,

@@ -29,13 +29,15 @@ from schedd.engine.rank.priorities import (
 )
 from schedd.engine.rank.promises import record_moves
 from schedd.model import FOREVER
-from schedd.plan.columns import PLANNED
+from schedd.plan.columns import PLANNED, Ints
+from schedd.plan.plan import Plan
+from schedd.plan.records import Moves
 from schedd.policy.priority import best_class, total_priority
 
 _MOST = 60  # maximum number of jobs displaced for one job
 _FEW = 20  # while an event waits for it
 _SETS = 2  # maximum number of sets of jobs that are tried, by time or by nodes
-_HIGHEST = 1 << 60
+HIGHEST_RANK = 1 << 60
 _SLICE = 100  # ranks worked out between two looks for new events
 _BULK_SLICE = 500  # jobs per slice if a component ranks them together
 _LONGEST_NAME = 60
@@ -45,7 +47,7 @@ _WORDS = "it goes before jobs of lower priority"
 def correct_last_rank(state: EngineState, record: JobRecord) -> None:
     """Compute the rank of a job with the last rank, if no component lets it go last any more."""
     slot = record.slot
-    if slot >= 0 and state.rank[slot] == -_HIGHEST and not goes_last(state, record):
+    if slot >= 0 and state.rank[slot] == -HIGHEST_RANK and not goes_last(state, record):
         set_rank(state, record)
 
 
@@ -53,7 +55,7 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
     """Compute the job's rank."""
     if record.slot >= 0 and goes_last(state, record):
         state.ranking.has_effect = True
-        state.rank[record.slot] = -_HIGHEST
+        state.rank[record.slot] = -HIGHEST_RANK
         return
     queue, weights = state.queues.get(record.facts.queue), state.site.weights
     if not state.ranking.has_effect:
@@ -72,7 +74,7 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
             state.ranking.demand = state.ranking.demand.beside(record.understood.walltime)
         applicant, demand = make_applicant(state, record), state.ranking.demand
         total = int(total_priority(applicant, state.now, demand, weights))
-        state.rank[record.slot] = max(-_HIGHEST, min(total, _HIGHEST))
+        state.rank[record.slot] = max(-HIGHEST_RANK, min(total, HIGHEST_RANK))
 
 
 def _set_ranks(state: EngineState, slots: Sequence[int]) -> int:
@@ -89,7 +91,7 @@ def _set_ranks(state: EngineState, slots: Sequence[int]) -> int:
         state.rank[[record.slot for record in records]] = ranks
         for record in records:
             if goes_last(state, record):
-                state.rank[record.slot] = -_HIGHEST
+                state.rank[record.slot] = -HIGHEST_RANK
         return len(last)
     for one in found[:_SLICE]:
         if one is not None and one.phase in WAITING_PHASES:
@@ -108,10 +110,8 @@ def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = F
         return False
     record = state.by_slot[slot]
     breaks = record is not None and _breaks_promises(state, record)
-    most, sets = (_MOST, _SETS) if thorough else (_FEW, 1)
-    until = state.now + HORIZON
-    moves = plan.displace_lower_ranked(
-        slot, state.rank, state.bound, state.now, until=until, most=most, sets=sets, breaks=breaks
+    moves = move_past_lower_ranks(
+        plan, slot, state.rank, state.bound, state.now, thorough=thorough, breaks=breaks
     )
     if not len(moves):
         return False
@@ -122,6 +122,18 @@ def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = F
     words = f"job {name} of higher priority goes before{_largest_term(state, record)}"
     record_moves(state, event, cause, words, moves.slots[theirs], moves.old[theirs], moves.new[theirs])
     return True
+
+
+def move_past_lower_ranks(
+    plan: Plan, slot: int, rank: Ints, bound: Ints, now: int, *, thorough: bool = False, breaks: bool = False
+) -> Moves:
+    """Move a planned job to an earlier start past jobs of lower ``rank``, which start no later than their
+    ``bound`` (both by slot) unless it ``breaks`` promises. Return all moves.
+    """
+    most, sets = (_MOST, _SETS) if thorough else (_FEW, 1)
+    return plan.displace_lower_ranked(
+        slot, rank, bound, now, until=now + HORIZON, most=most, sets=sets, breaks=breaks
+    )
 
 
 def _largest_term(state: EngineState, record: JobRecord | None) -> str:

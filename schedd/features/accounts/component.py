@@ -15,6 +15,7 @@ from schedd.features.accounts.rules import (
     hold_for_run,
     hold_for_use,
     idle_hooks,
+    lacks_funds,
     note_logged_runs,
     release_hold,
     set_account,
@@ -22,7 +23,7 @@ from schedd.features.accounts.rules import (
     wait_for_funds,
 )
 from schedd.features.accounts.state import AccountBook, limit_moments, published_accounts, without_jobs
-from schedd.features.accounts.what_if import wait_in_what_if
+from schedd.features.accounts.what_if import goes_last_in_what_if, wait_in_what_if
 from schedd.wire import AccountMoved, AccountSet, LedgerStored, RunsRead
 
 COMPONENT: Final = Component(
@@ -45,9 +46,11 @@ COMPONENT: Final = Component(
     },
     site_changed=examine_all,
     must_wait=wait_for_funds,
+    form_must_wait=lacks_funds,
     may_lengthen=has_funds,
     must_wait_in_what_if=wait_in_what_if,
     goes_last=goes_last,
+    goes_last_in_what_if=goes_last_in_what_if,
     job_holds_resources=hold_for_run,
     run_ended=charge_run,
     job_left_plan=release_hold,

@@ -98,7 +98,18 @@ def wait_for_account(rules: AccountSettings, account: Account | None, facts: Job
 def idle_hooks(state: EngineState) -> tuple[str, ...]:
     """While there is no account, no job has to wait for one, unless the site says so."""
     wait = account_book(state).accounts or state.site.part(AccountSettings).unknown != "run"
-    return () if wait else ("must_wait",)
+    return () if wait else ("must_wait", "form_must_wait")
+
+
+def lacks_funds(state: EngineState, record: JobRecord) -> bool:
+    """Whether the account of an unplaced job has too little for the request of this record, and lets it
+    wait.
+    """
+    book, rules = account_book(state), state.site.part(AccountSettings)
+    account = book.accounts.get(find_account(rules, record.facts))
+    if account is None or account.closed or rules.empty == "last":
+        return False
+    return book.available(account.name, record.id) < _maximum_job_cost(state, account, record)
 
 
 def has_funds(state: EngineState, record: JobRecord) -> bool:

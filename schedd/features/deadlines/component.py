@@ -34,6 +34,7 @@ COMPONENT: Final = Component(
     restored=follow_settings,
     site_changed=note_changed_policy,
     must_wait=wait_for_deadline,
+    form_must_wait=lambda state, record: wait_for_deadline(state, record) is not None,
     must_wait_in_what_if=wait_in_what_if,
     ends_promise=frozenset({WAIT_KIND}),
     time_passed=remove_lost_deadlines,

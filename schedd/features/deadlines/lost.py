@@ -32,7 +32,8 @@ def idle_hooks(state: EngineState) -> list[str]:
     """Where deadlines are wishes, no job waits because of its own, and none is guaranteed."""
     part = deadlines_state(state)
     judged = state.site.part(DeadlineSettings).admission or part.accepted or part.refused
-    works = {"must_wait": state.site.weights.deadline_lost == "hold", "guaranteed_start": judged}
+    waits = state.site.weights.deadline_lost == "hold"
+    works = {"must_wait": waits, "form_must_wait": waits, "guaranteed_start": judged}
     return [hook for hook, has_work in works.items() if not has_work]
 
 

@@ -33,13 +33,22 @@ COMPONENT: Final = Component(
     hook_fields={
         "now_and_then": ("rows",),
     },
-    idle_hooks=lambda state: () if formula_in_force(state) is not None else ("must_wait", "ranks"),
+    idle_hooks=lambda state: (
+        ()
+        if formula_in_force(state) is not None
+        else (
+            "must_wait",
+            "form_must_wait",
+            "ranks",
+        )
+    ),
     begin=note_formula,
     restored=note_formula,
     nodes_reported=forget_nodes,
     site_changed=follow_site,
     server_changed=follow_server,
     must_wait=wait_for_threshold,
+    form_must_wait=lambda state, record: wait_for_threshold(state, record) is not None,
     ends_promise=frozenset({WAIT_KIND}),
     must_wait_in_what_if=check_what_if_threshold,
     ranks=ranks,

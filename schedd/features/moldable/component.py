@@ -5,15 +5,16 @@ from typing import Final
 from schedd.dialect.moldable import MOLDABLE_NAMES
 from schedd.engine.component.declaration import Component
 from schedd.features.moldable.rules import (
-    choose,
     describe_choice,
     follow_time,
     forget,
     lengthen,
     next_examination,
     planned_facts,
+    request_forms,
     variants_in_what_if,
     walltime_at_start,
+    walltimes_in_what_if,
 )
 from schedd.features.moldable.state import MoldableState
 
@@ -24,10 +25,10 @@ COMPONENT: Final = Component(
     hook_fields={
         "job_gone": ("chosen",),
     },
-    idle_hooks=lambda _state: ("planned_facts", "before_placement", "before_start", "walltime_at_start"),
+    idle_hooks=lambda _state: ("planned_facts", "request_forms", "before_start", "walltime_at_start"),
     named_by=MOLDABLE_NAMES,
     planned_facts=planned_facts,
-    before_placement=choose,
+    request_forms=request_forms,
     before_start=lengthen,
     walltime_at_start=walltime_at_start,
     notes=describe_choice,
@@ -35,4 +36,5 @@ COMPONENT: Final = Component(
     next_wake=next_examination,
     job_gone=forget,
     variants_in_what_if=variants_in_what_if,
+    walltimes_in_what_if=walltimes_in_what_if,
 )

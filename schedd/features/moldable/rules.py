@@ -9,18 +9,22 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.dialect import find_dialect, format_walltime
-from schedd.dialect.moldable import is_moldable, read_alternatives, read_walltime_range, with_walltime
+from schedd.dialect.moldable import (
+    is_moldable,
+    marked_alternatives,
+    read_alternatives,
+    read_walltime_range,
+    with_walltime,
+)
+from schedd.engine.component.hook_values import FormOffer
 from schedd.engine.component.placement_hooks import may_lengthen
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
-from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
-from schedd.engine.facts.state import HORIZON, NEVER, EngineState
+from schedd.engine.facts.state import NEVER, EngineState
 from schedd.engine.place.costs import exceeds_limit
-from schedd.engine.place.dependencies import ready_after
 from schedd.engine.place.movable_jobs import movable_jobs
 from schedd.engine.place.placement import replan
-from schedd.engine.place.slot_requests import read_again
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.moldable.state import moldable_state
@@ -31,9 +35,7 @@ from schedd.wire import JobDeleted, JobEnded, JobFacts
 _EXAMINED_EVERY_S: Final = 60
 _EXAMINED_AT_ONCE: Final = 50
 _LEAST_GAIN_S: Final = 60
-"""A walltime is shortened, and a planned job gets another choice, for at least this much."""
-_STEP_S: Final = 60  # precision of the chosen walltime; a range is searched to 1/256 if that is longer
-_STEPS: Final = 8
+"""A planned job gets another choice for at least this much."""
 _CHOICES_PER_S: Final = 50
 """Jobs that get another choice in one second, when others displace them: each costs some searches."""
 
@@ -56,7 +58,7 @@ def planned_facts(state: EngineState, facts: JobFacts) -> JobFacts:
 def _with_choice(facts: JobFacts, choice: int | None) -> JobFacts:
     """The facts with this choice; None: the first alternative, or the longest walltime."""
     resources = facts.resources
-    if alternatives := read_alternatives(resources):
+    if alternatives := marked_alternatives(resources):
         wanted = alternatives[choice if choice is not None and choice < len(alternatives) else 0]
         if holds_resources(facts) and "walltime" in resources:
             wanted = {**wanted, "walltime": resources["walltime"]}
@@ -70,30 +72,24 @@ def _with_choice(facts: JobFacts, choice: int | None) -> JobFacts:
 # ---- the choice -----------------------------------------------------------------------------------
 
 
-def choose(state: EngineState, record: JobRecord) -> JobRecord | None:
-    """Choose for an unplaced job. Returns its record with the request that is planned."""
-    resources = record.facts.resources
-    if not _is_moldable(record.facts) or record.slot < 0 or record.phase not in WAITING_PHASES:
+def request_forms(state: EngineState, record: JobRecord) -> FormOffer | None:
+    """The alternatives of a job's request, or its range of walltimes."""
+    resources, chosen = record.facts.resources, moldable_state(state).chosen
+    if not _is_moldable(record.facts):
         return None
     alternatives, bounds = read_alternatives(resources), read_walltime_range(resources)
-    if not alternatives and bounds is None:
+    if not (alternatives or bounds) or not _may_choose(state, record):
         return None
-    if not _may_choose(state, record):
-        return None
-    ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
-    if record.behind:
-        ready = max(ready, ready_after(state, record.behind))
-    bound = state.now + HORIZON
-    best = 0
-    if state.policy is not None:
-        best = 0 if alternatives else bounds[1] if bounds is not None else 0
-    elif alternatives:
-        ends = [_earliest_end(state, record, choice, ready, bound) for choice in range(len(alternatives))]
-        best = min(range(len(ends)), key=ends.__getitem__)
-    elif bounds is not None:
-        best = _longest_walltime(state, record, *bounds, ready, bound)
-    moldable_state(state).chosen[record.id] = best
-    return read_again(state, record)
+
+    def choose(choice: int) -> None:
+        chosen[record.id] = choice
+
+    planned = state.policy is None
+    if alternatives:
+        values = range(len(alternatives)) if planned else range(1)
+        return FormOffer(values, chosen.get(record.id, 0), choose)
+    least, most = bounds or (0, 0)
+    return FormOffer((most,), chosen.get(record.id, most), choose, least if planned else None)
 
 
 def _may_choose(state: EngineState, record: JobRecord) -> bool:
@@ -105,33 +101,6 @@ def _may_choose(state: EngineState, record: JobRecord) -> bool:
         part.choice_second, part.choices = state.now, 0
     part.choices += 1
     return part.choices <= _CHOICES_PER_S
-
-
-def _longest_walltime(
-    state: EngineState, record: JobRecord, least: int, most: int, ready: int, bound: int
-) -> int:
-    """The longest walltime, unless a shorter one starts earlier by at least ``_LEAST_GAIN_S``."""
-    whole = _earliest_start(state, record, most, ready, bound)
-    if whole <= ready:
-        return most
-    earliest = _earliest_start(state, record, least, ready, bound)
-    if earliest > whole - _LEAST_GAIN_S or earliest >= FOREVER:
-        return most
-    fits, too_long = least, most
-    for _ in range(_STEPS):
-        if too_long - fits <= _STEP_S:
-            break
-        middle = (fits + too_long) // 2
-        if _earliest_start(state, record, middle, ready, bound) <= earliest:
-            fits = middle
-        else:
-            too_long = middle
-    return fits
-
-
-def _earliest_end(state: EngineState, record: JobRecord, choice: int, ready: int, bound: int) -> int:
-    start = _earliest_start(state, record, choice, ready, bound)
-    return start if start >= FOREVER else start + _read(state, record.facts, choice).walltime
 
 
 def _read(state: EngineState, facts: JobFacts, choice: int) -> ParsedRequest:
@@ -305,15 +274,15 @@ def describe_choice(published: PlanSnapshot, record: JobRecord) -> list[str]:
 
 
 def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFacts]:
-    """A hypothetical job with each of its alternatives, or with walltimes of its range, longest first."""
-    del published
+    """A hypothetical job with each of its alternatives; the first one if there is no plan to choose by."""
     if not _is_moldable(facts):
         return []
-    if alternatives := read_alternatives(facts.resources):
-        return [replace(facts, resources=one) for one in alternatives]
-    bounds = read_walltime_range(facts.resources)
-    if bounds is None:
-        return []
-    least, most = bounds
-    lengths = dict.fromkeys([most - (most - least) * quarter // 4 for quarter in range(5)])
-    return [replace(facts, resources=with_walltime(facts.resources, length)) for length in lengths]
+    found = [replace(facts, resources=one) for one in marked_alternatives(facts.resources)]
+    return found if published.settings.policy == "conservative" else found[:1]
+
+
+def walltimes_in_what_if(published: PlanSnapshot, facts: JobFacts) -> tuple[int, int] | None:
+    """The shortest and the longest walltime of a hypothetical job with a range."""
+    if not _is_moldable(facts) or published.settings.policy != "conservative":
+        return None
+    return None if read_alternatives(facts.resources) else read_walltime_range(facts.resources)

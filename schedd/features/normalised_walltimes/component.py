@@ -4,7 +4,6 @@ from typing import Final
 
 from schedd.engine.component.declaration import Component
 from schedd.features.normalised_walltimes.rules import (
-    choose_speed,
     describe_scale,
     follow_time,
     forget_job,
@@ -13,6 +12,7 @@ from schedd.features.normalised_walltimes.rules import (
     node_features,
     note_ordered_walltime,
     planned_facts,
+    request_forms,
     restriction,
     shorten,
     variants_in_what_if,
@@ -29,7 +29,7 @@ COMPONENT: Final = Component(
     node_features=node_features,
     planned_facts=planned_facts,
     restriction=restriction,
-    before_placement=choose_speed,
+    request_forms=request_forms,
     before_start=shorten,
     walltime_at_start=walltime_at_start,
     record_changed=note_ordered_walltime,

@@ -11,7 +11,7 @@ from typing import Final
 from schedd.dialect import RequestError, parse_walltime
 from schedd.dialect.moldable import is_moldable
 from schedd.dialect.walltime_scale import SCALE, WalltimeScale, with_scale
-from schedd.engine.component.hook_values import Restriction
+from schedd.engine.component.hook_values import FormOffer, Restriction
 from schedd.engine.component.placement_hooks import (
     component_confinement,
     is_planned_on_hold,
@@ -20,11 +20,10 @@ from schedd.engine.facts.job_requests import BOOKING, ParsedRequest, holds_resou
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
-from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.place.dependencies import ready_after
+from schedd.engine.facts.state import EngineState
 from schedd.engine.place.movable_jobs import movable_jobs
 from schedd.engine.place.placement import replan
-from schedd.engine.place.slot_requests import read_again, read_variant, refresh_request, use_variant
+from schedd.engine.place.slot_requests import read_variant, refresh_request
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.normalised_walltimes.state import (
@@ -85,7 +84,7 @@ def _stated(known: EngineState | PlanSnapshot, facts: JobFacts, text: str | None
 def idle_hooks(state: EngineState) -> tuple[str, ...]:
     if speed_table(state):
         return ()
-    return "planned_facts", "restriction", "before_placement", "before_start", "walltime_at_start"
+    return "planned_facts", "restriction", "request_forms", "before_start", "walltime_at_start"
 
 
 def planned_facts(state: EngineState, facts: JobFacts) -> JobFacts:
@@ -149,52 +148,29 @@ def _nodes_of_speed(speed: float) -> Restriction:
 # ---- the choice -----------------------------------------------------------------------------------
 
 
-def choose_speed(state: EngineState, record: JobRecord) -> JobRecord | None:
-    """Choose the speed for an unplaced job. Returns its record with the request that is planned."""
+def request_forms(state: EngineState, record: JobRecord) -> FormOffer | None:
+    """The speeds that nodes of an unplaced job may have at least, the lowest first."""
     table, facts, part = speed_table(state), record.facts, walltime_state(state)
-    if not table or record.slot < 0 or record.phase not in WAITING_PHASES:
+    if not table:
         return None
+
+    def choose(speed: float) -> None:
+        part.chosen[facts.id] = speed
+
+    def forget_speed(_: float) -> None:
+        part.chosen.pop(facts.id, None)
+
+    present = part.chosen.get(facts.id, table.speeds[0])
     scalable = table.reference(facts) and not _is_fixed(facts)
     if not scalable or _stated(state, facts, facts.resources.get("walltime")) is None:
-        return read_again(state, record) if part.chosen.pop(facts.id, None) is not None else None
+        return FormOffer((REFERENCE,), present, forget_speed) if facts.id in part.chosen else None
     if component_confinement(state, record) is not None:
-        part.chosen[facts.id] = ANYWHERE
-    elif is_planned_on_hold(state, record):
-        part.chosen[facts.id] = REFERENCE  # of a co-allocation: all components run as long
-    elif state.policy is not None:
-        part.chosen[facts.id] = table.speeds[0]
-    else:
-        before = part.chosen.get(facts.id)
-        try:
-            return _use_best_speed(state, table, record)
-        except WorkSpent:
-            part.chosen[facts.id] = before if before in table.speeds else table.speeds[0]
-            read_again(state, record)
-            raise
-    return read_again(state, record)
-
-
-def _use_best_speed(state: EngineState, table: SpeedTable, record: JobRecord) -> JobRecord:
-    """Choose the speed of the earliest end among starts that keep the promise; without a start the lowest."""
-    ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
-    if record.behind:
-        ready = max(ready, ready_after(state, record.behind))
-    found = [(speed, *_at_speed(state, record, speed)) for speed in reversed(table.speeds)]
-    readable = [(speed, understood, variant) for speed, understood, variant in found if variant is not None]
-    chosen = walltime_state(state).chosen
-    if not readable:
-        chosen[record.id] = table.speeds[0]
-        return record
-    best, _ = state.plan.find_best_variant(
-        record.slot,
-        [variant for *_, variant in readable],
-        state.now,
-        ready,
-        state.now + HORIZON,
-        int(state.promise[record.slot]),
-    )
-    chosen[record.id], understood, variant = readable[best]  # the last one is of the lowest speed
-    return use_variant(state, record, understood, variant)
+        return FormOffer((ANYWHERE,), present, choose)
+    if is_planned_on_hold(state, record):
+        return FormOffer((REFERENCE,), present, choose)  # of a co-allocation: all components run as long
+    if state.policy is not None:
+        return FormOffer(table.speeds[:1], present, choose)
+    return FormOffer(table.speeds, present, choose)
 
 
 def _scaled_to(state: EngineState, record: JobRecord, speed: float) -> ParsedRequest | None:
@@ -348,7 +324,7 @@ def describe_scale(published: PlanSnapshot, record: JobRecord) -> list[str]:
 
 
 def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFacts]:
-    """A hypothetical job with its walltime on nodes of each speed, the fastest first."""
+    """A hypothetical job with its walltime on nodes of each speed, the lowest first."""
     table, resources = speed_table(published), facts.resources
     reference = table.reference(facts) if table else 0.0
     if not reference or SCALE in resources or _is_fixed(facts):
@@ -358,5 +334,6 @@ def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFac
     stated = _stated(published, facts, resources.get("walltime", defaults.get("walltime")))
     if stated is None:
         return []
-    scales = [WalltimeScale(stated, reference, speed) for speed in reversed(table.speeds)]
+    speeds = table.speeds if published.settings.policy == "conservative" else table.speeds[:1]
+    scales = [WalltimeScale(stated, reference, speed) for speed in speeds]
     return [quick_replace(facts, resources=with_scale(resources, scale)) for scale in scales]

@@ -5,7 +5,6 @@ from typing import Final
 from schedd.engine.component.declaration import Component
 from schedd.features.partitions.rules import (
     charge_factor,
-    choose_partition,
     follow_time,
     forget_choice,
     idle_hooks,
@@ -15,6 +14,7 @@ from schedd.features.partitions.rules import (
     note_freed_nodes,
     refusal,
     refuse_large_job,
+    request_forms,
     restriction,
     variants_in_what_if,
 )
@@ -27,7 +27,7 @@ COMPONENT: Final = Component(
     idle_hooks=idle_hooks,
     node_features=node_features,
     nodes_taken=note_freed_nodes,
-    before_placement=choose_partition,
+    request_forms=request_forms,
     labels=labels,
     refusal=refusal,
     charge_factor=charge_factor,

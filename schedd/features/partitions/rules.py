@@ -8,14 +8,12 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect.partition import NODE_PARTITION, PARTITION
-from schedd.engine.component.hook_values import Restriction
+from schedd.engine.component.hook_values import FormOffer, Restriction
 from schedd.engine.component.placement_hooks import unmovable_jobs
 from schedd.engine.facts.records import Cause, JobRecord, Phase
-from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
-from schedd.engine.facts.state import HORIZON, NEVER, EngineState
-from schedd.engine.place.dependencies import ready_after
+from schedd.engine.facts.state import NEVER, EngineState
 from schedd.engine.place.placement import replan
-from schedd.engine.place.slot_requests import refresh_request
+from schedd.engine.place.slot_requests import read_variant
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.partitions.membership import NO_PARTITION, OUTSIDE_ALL, PartitionTable, partition_feature
@@ -26,12 +24,11 @@ from schedd.features.partitions.state import (
     partition_state,
     partition_table,
 )
-from schedd.model import FOREVER, Never, Request
+from schedd.model import FOREVER, Never
 from schedd.plan.columns import PLANNED
 from schedd.plan.records import RequestVariant
 from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, NodeFacts
-from schedd.wire.quick_init import quick_replace
 
 _EXAMINED_EVERY_S: Final = 60
 _STARTS_EXAMINED_EVERY_S: Final = 5
@@ -108,7 +105,7 @@ def _restriction_to(name: str) -> Restriction:
 def idle_hooks(state: EngineState) -> tuple[str, ...]:
     if partition_table(state):
         return ()
-    return "before_placement", "labels", "refusal", "charge_factor", "must_wait", "restriction"
+    return "request_forms", "labels", "refusal", "charge_factor", "must_wait", "restriction"
 
 
 # ---- refusals ---------------------------------------------------------------------------------------
@@ -120,7 +117,7 @@ def refusal(known: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
 
 
 def refuse_large_job(state: EngineState, record: JobRecord) -> Never | None:
-    """Why none of its partitions can ever hold a job; None: one can. ``choose_partition`` precedes."""
+    """Why none of its partitions can ever hold a job; None: one can. The choice precedes."""
     request = record.understood.request
     table = partition_table(state)
     if request is None or not table.names:
@@ -145,79 +142,27 @@ def _too_large(table: PartitionTable, facts: JobFacts, never: Never) -> Never:
 # ---- choice among several partitions ----------------------------------------------------------------
 
 
-def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
-    """Choose the partition with the earliest start for an unplaced job that may run in several."""
+def request_forms(state: EngineState, record: JobRecord) -> FormOffer | None:
+    """The partitions of a job that may run in several."""
     table = partition_table(state)
-    if not table.names or record.slot < 0 or record.phase not in WAITING_PHASES:
-        return None
-    candidates = table.candidates(record.facts)
+    candidates = table.candidates(record.facts) if table.names else ()
     if len(candidates) < 2 or not _may_choose(state, record, candidates):
         return None
-    ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
-    if record.behind:
-        ready = max(ready, ready_after(state, record.behind))
-    plan, slot = state.plan, record.slot
-    present = plan.variant(slot)
-    # A new job has got the request of its first candidate.
-    by_first = record.id not in partition_state(state).chosen and state.has_present_request(record)
-    by_first = by_first and not state.limits.scopes and _is_restricted_to(present.request, candidates[0])
-    variants: dict[str, RequestVariant] = {}
-    for name in candidates:
-        if not plan.is_feature(partition_feature(name)):
-            continue  # it has no nodes
-        variant = _other(present, candidates[0], name) if by_first else _variant(state, record, name)
-        if variant is not None and state.limits.too_much(variant.pools) is None:
-            variants[name] = variant
-    plan.set_ready(slot, ready)
-    best, _ = plan.find_best_variant(slot, [*variants.values()], state.now, ready, state.now + HORIZON)
-    chosen = [*variants][best] if best >= 0 else _first_with_room(state, variants)
-    choose(state, record.id, candidates[0] if chosen is None else chosen)
-    if chosen is None:
-        refresh_request(state, record)
-        state.refit(record)
-    elif variants[chosen] is not present:
-        plan.set_variant(slot, variants[chosen], state.now)
-    return None
-
-
-def _first_with_room(state: EngineState, variants: Mapping[str, RequestVariant]) -> str | None:
-    """Return the first partition whose nodes could hold the job when empty and up; None: no partition."""
-    fitting = (name for name, variant in variants.items() if state.plan.fits_on_nodes(variant.request))
-    return next(fitting, None)
+    names = [name for name in candidates if state.plan.is_feature(partition_feature(name))]
+    return FormOffer(
+        names or candidates[:1],  # some may have no nodes
+        job_partition(state, record.facts),
+        lambda name: choose(state, record.id, name),
+    )
 
 
 def _variant(state: EngineState, record: JobRecord, name: str) -> RequestVariant | None:
-    request = record.understood.request
-    if request is None:
-        return None
     part = partition_state(state)
     part.trial = record.id, name
     try:
-        wanted, pools = state.request_and_pools(record.facts, record.understood, request)
+        return read_variant(state, record)[1]
     finally:
         part.trial = "", ""
-    avoids = state.plan.request(record.slot).avoids
-    wanted = quick_replace(wanted, avoids=avoids) if avoids != wanted.avoids else wanted
-    return RequestVariant(wanted, record.understood.walltime, pools)
-
-
-def _is_restricted_to(request: Request, name: str) -> bool:
-    (names,) = _restriction_to(name).nodes
-    return all(names in one.features for one in request.chunks)
-
-
-def _other(known: RequestVariant, present: str, name: str) -> RequestVariant:
-    """Return the variant in partition ``name`` of a job that has the variant ``known``, restricted to the
-    partition ``present``, if no limit counts jobs by partition.
-    """
-    if name == present:
-        return known
-    (before,), (after,) = _restriction_to(present).nodes, _restriction_to(name).nodes
-    moved = [
-        quick_replace(one, features=tuple([after if names == before else names for names in one.features]))
-        for one in known.request.chunks
-    ]
-    return RequestVariant(quick_replace(known.request, chunks=tuple(moved)), known.duration, known.pools)
 
 
 def _may_choose(state: EngineState, record: JobRecord, candidates: Sequence[str]) -> bool:

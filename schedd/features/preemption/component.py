@@ -32,7 +32,7 @@ from schedd.features.preemption.state import (
     without_slots,
 )
 from schedd.features.preemption.suspensions import awaits_resume, note_run, suspended_slots
-from schedd.features.preemption.what_if import start_by_preemption
+from schedd.features.preemption.what_if import goes_last_in_what_if, start_by_preemption
 from schedd.wire import Preempt, PreemptionDone, Resume
 
 COMPONENT: Final = Component(
@@ -65,6 +65,7 @@ COMPONENT: Final = Component(
     must_wait=note_preemptor,
     promises_nothing=gets_no_promise,
     goes_last=goes_last,
+    goes_last_in_what_if=goes_last_in_what_if,
     requeued_on_purpose=is_being_preempted,
     charged_jobs=charged_jobs,
     job_holds_resources=note_start,

@@ -3,8 +3,9 @@
 import numpy as np
 
 from schedd.engine.component.hook_values import EarlierStart
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.preemption.candidates import find_candidates, is_preemptor, lost_work
+from schedd.features.preemption.candidates import find_candidates, is_preemptor, is_scavenger, lost_work
 from schedd.features.preemption.descriptions import name_victims
 from schedd.features.preemption.planning import PlanAtNow, find_preemption
 from schedd.features.preemption.settings import PreemptionSettings
@@ -14,6 +15,17 @@ from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.wire import JobFacts
+
+
+def goes_last_in_what_if(
+    published: PlanSnapshot,
+    facts: JobFacts,
+    understood: ParsedRequest,  # noqa: ARG001
+    instead_of: str,  # noqa: ARG001
+) -> bool:
+    """Whether a hypothetical job only fills gaps."""
+    settings = published.settings.site.part(PreemptionSettings)
+    return not settings.scavengers.is_empty and is_scavenger(published, settings, facts)
 
 
 def start_by_preemption(

@@ -11,15 +11,21 @@ import numpy as np
 from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
+from schedd.dialect.moldable import with_walltime
 from schedd.dialect.walltime_scale import SCALE, WalltimeScale
 from schedd.engine import (
+    ArrivalStanding,
     EngineState,
+    FormCandidate,
     JobRecord,
     LimitBook,
     ParsedRequest,
     PlanSnapshot,
+    RankingBasis,
     RequestReader,
+    arrival_standing,
     as_planned_request,
+    best_form,
     components,
     find_uncounted,
     first_waiting_reason,
@@ -32,8 +38,9 @@ from schedd.engine import (
     published_record,
     unusable_amounts,
     variants_in_what_if,
+    walltimes_in_what_if,
 )
-from schedd.model import FOREVER, Answer, Never, Request, StartKnown, WaitingFor
+from schedd.model import Answer, Never, Request, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.criteria import parse_criteria
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns
@@ -47,6 +54,7 @@ from schedd.service.questions.smaller_requests import SmallerRequest, smaller_re
 from schedd.service.questions.trial import DeadlineOrder, SubmissionTrial, TasksEnd, ends_of_tasks
 from schedd.service.questions.vnode_requests import adapter_amounts, request_vnodes
 from schedd.wire import JobFacts
+from schedd.wire.quick_init import quick_replace
 
 _T = TypeVar("_T")
 
@@ -93,6 +101,7 @@ class PlanFork:
         ranks: Ints | None = None,
         uncounted: Collection[str] = (),
         bounds: Ints | None = None,
+        ranking: RankingBasis | None = None,
     ) -> None:
         self.published = published
         self.ranks = ranks if ranks is not None else np.zeros(published.starts.shape[0], np.int64)
@@ -101,6 +110,7 @@ class PlanFork:
         self._bounds = bounds if bounds is not None else published.bound
         self._plan = plan
         self._limits = limits
+        self._ranking = ranking or RankingBasis()
         self._bare: Plan | None = None
         self._other: tuple[str, Plan] | None = None
         self._obeyed = published.settings.site.obeyed
@@ -161,13 +171,12 @@ class PlanFork:
         number of equal jobs in ``tasks`` (ascending; impossible or too expensive ones are left out). Raises
         NotUnderstood, and WorkSpent beyond QUESTION_WORK.
 
-        Of a job with alternatives, such as several partitions, the one with the earliest start counts, or
-        with the earliest end if their numbers of cores differ, or their walltimes by the speed of nodes.
-        Walltimes in ``changes`` are those to request.
+        Of a job with several forms, such as partitions or sizes, the one that the engine would choose counts:
+        see ``best_form``. Walltimes in ``changes`` are those to request.
         """
-        variants = self._variants(facts)
+        variants, walltimes = self._variants(facts), walltimes_in_what_if(self.published, facts)
         moment = max(now, self.as_of)
-        facts = self._earliest_variant(variants, moment, instead_of, without_slots)
+        facts = self._planned_form(facts, moment, instead_of, without_slots)
         with self._lock, ExitStack() as stack:
             request, understood = self._read(facts)
             other = instead_of or without_slots
@@ -189,8 +198,10 @@ class PlanFork:
                 answer = trial.start(request, understood.walltime) or self._no_start(facts, request)
             means = ""
             if isinstance(answer, StartKnown) and answer.placement.start > asking.ready:
-                answer, means = asking.sooner(
-                    answer, request, understood.walltime, self.published, self.ranks
+                earlier = self._in_deadline_order(asking) if ahead else self._on_own_plan(asking)
+                standing = self._standing(facts, understood, instead_of)
+                answer, means = earlier.sooner(
+                    answer, request, understood.walltime, self.published, self.ranks, standing
                 )
             at_once = later = False
             if isinstance(answer, StartKnown):
@@ -199,8 +210,9 @@ class PlanFork:
             elif self.published.settings.policy == "conservative":
                 later = isinstance(answer, Never) or answer.kind in ("node", "limit")
             seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
-            several = len(variants) > 1 and bool(changes or sooner or tasks)
-            trials = self._trials(plan, variants, moment, best=best) if several else [asking]
+            forms = [one for facts in variants for one in _with_walltimes(facts, walltimes)]
+            several = len(forms) > 1 and bool(changes or sooner or tasks)
+            trials = self._trials(plan, forms, moment, best=best) if several else [asking]
             scale = understood.scale
             others = [asking] if scale is not None else trials  # its walltime is for nodes of one speed
 
@@ -230,11 +242,11 @@ class PlanFork:
             many: tuple[TasksEnd, ...] = ()
             if known and tasks:
                 first = self._in_deadline_order(asking) if ahead else asking
-                forms = [
+                tried = [
                     (replace(one, plan=first.plan, order=first.order), one.understood.request or request)
                     for one in trials
                 ]
-                many = tuple(ends_of_tasks(forms, tasks))
+                many = tuple(ends_of_tasks(tried, tasks))
         remarks = (means, scale.describe() if scale is not None else "")
         return WhatIfAnswer(
             answer,
@@ -254,14 +266,23 @@ class PlanFork:
             scale,
         )
 
+    def _on_own_plan(self, asking: SubmissionTrial) -> SubmissionTrial:
+        """Return the trial on a plan of its own, in which planned jobs may be moved."""
+        plan = asking.plan.fork()
+        limit_plan_work(plan)
+        return replace(asking, plan=plan)
+
     def _in_deadline_order(self, asking: SubmissionTrial) -> SubmissionTrial:
         """Return the trial on a plan of its own, in which jobs with later deadlines may be displaced."""
-        plan, settings = asking.plan.fork(), self.published.settings
-        limit_plan_work(plan)
-        patience, use = settings.search_patience, self.walltime_use
-        return replace(
-            asking, plan=plan, order=DeadlineOrder(self.columns, self._bounds, self.ranks, patience, use)
-        )
+        patience, use = self.published.settings.search_patience, self.walltime_use
+        order = DeadlineOrder(self.columns, self._bounds, self.ranks, patience, use)
+        return replace(self._on_own_plan(asking), order=order)
+
+    def _standing(
+        self, facts: JobFacts, understood: ParsedRequest, instead_of: str
+    ) -> ArrivalStanding | None:
+        """Return the rank of a job at its arrival; None: ranks have no effect."""
+        return arrival_standing(self.published, self._ranking, self._limits, facts, understood, instead_of)
 
     def _variants(self, facts: JobFacts) -> Sequence[JobFacts]:
         """Return the alternatives of a job, with the defaults of its queue and of the server for the
@@ -276,37 +297,48 @@ class PlanFork:
                 facts = replace(facts, resources={**facts.resources, **added})
         return variants_in_what_if(self.published, facts)
 
-    def _earliest_variant(
-        self, variants: Sequence[JobFacts], moment: int, instead_of: str, without_slots: tuple[int, ...]
+    def _planned_form(
+        self, facts: JobFacts, moment: int, instead_of: str, without_slots: tuple[int, ...] = ()
     ) -> JobFacts:
-        """Return the variant of a job with the earliest start, or end: see ``what_if``. The first one if
-        none has a start.
+        """Return the form of a job that would be planned: the engine's choice, by the engine's function. The
+        first one if none can be read.
         """
-        if len(variants) == 1:
+        variants, walltimes = self._variants(facts), walltimes_in_what_if(self.published, facts)
+        if len(variants) == 1 and walltimes is None:
             return variants[0]
-        best, least = variants[0], (FOREVER, FOREVER)
         with self._lock:
-            cores = {
-                sum(chunk.count * chunk.cpus for chunk in self._read(facts)[0].chunks) for facts in variants
-            }
-            for facts in variants:
-                request, understood = self._read(facts)
-                other = instead_of or without_slots
-                plan = self._plan_without(instead_of, moment, without_slots) if other else self._plan
-                with limit_searches(plan):
-                    if (
-                        not self._plans_starts
-                        or self._immediate_answer(facts, request, understood) is not None
-                    ):
-                        continue
-                    asking = self._trial(plan, facts, understood, moment, best=False)
-                    found = asking.start(request, understood.walltime)
-                if isinstance(found, StartKnown):
-                    by_end = len(cores) > 1 or bool(understood.scaled)
-                    counted = asking.order_among_forms(found.placement.start, by_end=by_end)
-                    if counted < least:
-                        best, least = facts, counted
-        return best
+            other = instead_of or without_slots
+            plan = self._plan_without(instead_of, moment, without_slots) if other else self._plan
+            known: dict[int | None, list[FormCandidate | None]] = {}
+
+            def read_forms(walltime: int | None) -> list[FormCandidate | None]:
+                if walltime not in known:
+                    forms = [_with_walltime(one, walltime) for one in variants]
+                    known[walltime] = [self._read_form(plan, one, moment, instead_of) for one in forms]
+                return known[walltime]
+
+            longest = walltimes[1] if walltimes is not None else None
+            first = next((one.variant for one in read_forms(longest) if one is not None), None)
+            if first is None:
+                return variants[0]
+            ready = max(moment, facts.not_before or 0)
+            with limit_searches(plan):
+                slot = plan.add_job(first.request, first.duration, ready, first.pools)
+                try:
+                    best, walltime = best_form(plan, slot, read_forms, walltimes, moment, ready)
+                finally:
+                    plan.drop_job(slot, moment)
+        return _with_walltime(variants[max(best, 0)], walltime)
+
+    def _read_form(self, plan: Plan, facts: JobFacts, moment: int, instead_of: str) -> FormCandidate | None:
+        try:
+            request, understood = self._read(facts)
+        except NotUnderstood:
+            return None
+        variant = self._trial(plan, facts, understood, moment, best=False).variant(request)
+        waits = self._limits.too_much(variant.pools) is not None
+        waits = waits or self._component_wait(facts, understood, instead_of) is not None
+        return FormCandidate(variant, waits)
 
     def _trials(
         self, plan: Plan, variants: Sequence[JobFacts], moment: int, *, best: bool
@@ -321,13 +353,13 @@ class PlanFork:
     def understand(self, facts: JobFacts) -> ParsedRequest:
         """Return the interpretation of a job's request, or of its first alternative. Raises NotUnderstood."""
         with self._lock:
-            first, *others = self._variants(facts)
+            *others, last = self._variants(facts)
             try:
-                return self._read(first if SCALE in first.resources else facts)[1]
+                return self._read(last if SCALE in last.resources else facts)[1]
             except NotUnderstood:
                 if not others:
                     raise
-                return self._read(first)[1]
+                return self._read(others[0])[1]
 
     def keeps_promise(self, facts: JobFacts, job: JobRecord) -> bool:
         """Return whether a queued job would keep its promise, and so could keep its place, if it was altered
@@ -378,7 +410,7 @@ class PlanFork:
         form: RequestForm | None = None,
     ) -> _T | None:
         """Return ``ask(plan, slot)`` for the plan with this job in its earliest placement, as if it arrived
-        at ``now``. Of a job with alternatives, the one with the earliest start counts.
+        at ``now``, in the form that the engine would choose.
 
         ``ask`` must not change the plan. None: there is no placement. Raises NotUnderstood, and WorkSpent.
         """
@@ -389,11 +421,11 @@ class PlanFork:
     def _earliest(
         self, facts: JobFacts, now: int, instead_of: str, form: RequestForm | None
     ) -> Iterator[tuple[SubmissionTrial | None, Request, int]]:
-        """Yield a trial (None if the job may not be planned), the request, and the walltime. Of a job with
-        alternatives, the one with the earliest start counts.
+        """Yield a trial (None if the job may not be planned), the request, and the walltime, in the form that
+        the engine would choose.
         """
         moment = max(now, self.as_of)
-        facts = self._earliest_variant(self._variants(facts), moment, instead_of, ())
+        facts = self._planned_form(facts, moment, instead_of)
         with self._lock:
             request, understood = self._read(facts)
             if form is not None:
@@ -409,7 +441,7 @@ class PlanFork:
         """Return this fork with another plan, which must not be used elsewhere then."""
         return PlanFork(
             plan, self.published, self._limits, self.columns, self.walltime_use, self.ranks, self._uncounted,
-            self._bounds,
+            self._bounds, self._ranking,
         )  # fmt: skip
 
     def _read(self, facts: JobFacts) -> tuple[Request, ParsedRequest]:
@@ -539,6 +571,21 @@ class PlanFork:
         return self._other[1]
 
 
+def _with_walltime(facts: JobFacts, walltime: int | None) -> JobFacts:
+    if walltime is None:
+        return facts
+    return quick_replace(facts, resources=with_walltime(facts.resources, walltime))
+
+
+def _with_walltimes(facts: JobFacts, walltimes: tuple[int, int] | None) -> list[JobFacts]:
+    """Return the job with five walltimes of its range, the longest first; without a range, itself."""
+    if walltimes is None:
+        return [facts]
+    least, most = walltimes
+    tried = dict.fromkeys([most - (most - least) * quarter // 4 for quarter in range(5)])
+    return [_with_walltime(facts, walltime) for walltime in tried]
+
+
 def fork_plan(state: EngineState, published: PlanSnapshot, plan: Plan | None = None) -> PlanFork:
     """Fork the state's plan, or wrap ``plan``, a fork of it that ``published`` describes.
 
@@ -553,4 +600,5 @@ def fork_plan(state: EngineState, published: PlanSnapshot, plan: Plan | None = N
         state.rank.copy(),
         state.uncounted,
         last_starts(state) if state.site.placement is Placing.BEST_GAP_EDF else None,
+        RankingBasis.from_state(state),
     )

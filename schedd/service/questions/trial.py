@@ -11,12 +11,14 @@ from schedd.alternatives.node_economics import NodeEconomics
 from schedd.dialect.deadline import read_deadline
 from schedd.engine import (
     HORIZON,
+    ArrivalStanding,
     LimitBook,
     ParsedRequest,
     PlanSnapshot,
     Restriction,
     as_planned_request,
     earlier_start_in_what_if,
+    move_past_lower_ranks,
     planned_shares,
 )
 from schedd.model import FOREVER, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
@@ -25,6 +27,7 @@ from schedd.plan.evaluate import CriterionWeights, ScoringColumns
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placement_choice import DisplaceableJobs, choose_placement
 from schedd.plan.plan import Plan
+from schedd.plan.records import RequestVariant
 from schedd.plan.views import StartWindow, find_windows
 from schedd.plan.work_limits import WorkSpent
 from schedd.policy.access import Access
@@ -33,6 +36,11 @@ from schedd.service.questions.cheapest_start import CheapestStart, candidate_sta
 from schedd.wire import JobFacts
 
 _T = TypeVar("_T")
+_DISPLACED = {
+    False: "jobs of lower priority would move behind it, and keep their promises",
+    True: "jobs of lower priority would move behind it, even beyond their promises",
+}
+"""Remarks, by whether the job may break promises."""
 _WINDOWS = 100  # maximum number of start windows in the search for the cheapest start
 
 
@@ -126,6 +134,11 @@ class SubmissionTrial:
         pool = self.restriction.pool if self.restriction is not None else ""
         return {**found, pool: 1} if pool else found
 
+    def variant(self, request: Request) -> RequestVariant:
+        """Return the request of the job as it would be planned."""
+        walltime = self.understood.walltime
+        return RequestVariant(self._as_planned(request), walltime, self._pools(request, walltime))
+
     def limit_exceeded(self, request: Request, walltime: int) -> WaitingFor | None:
         """Return the limit that the job can never meet; None: there is none."""
         return self.limits.too_much(self._pools(request, walltime))
@@ -154,19 +167,43 @@ class SubmissionTrial:
             return StartKnown(Placement(start, start + walltime, shares))
 
     def sooner(
-        self, answer: StartKnown, request: Request, walltime: int, published: PlanSnapshot, ranks: Ints
+        self,
+        answer: StartKnown,
+        request: Request,
+        walltime: int,
+        published: PlanSnapshot,
+        ranks: Ints,
+        standing: ArrivalStanding | None,
     ) -> tuple[StartKnown, str]:
-        """Return an earlier answer that a component has, and its remark; the present one without any."""
+        """Return an earlier answer, past jobs of lower rank or by other means of a component, and its remark;
+        the present one without any. The plan is changed: it must be the trial's own.
+        """
+        plan, now = self.plan, self.now
         with self._slot(request, walltime) as slot:
             if isinstance(slot, WaitingFor) or self._place(slot) < 0:
                 return answer, ""
-            found = earlier_start_in_what_if(published, self.plan, slot, self.facts, self.now, ranks)
-            if found is None:
+            note = ""
+            if standing is not None:
+                size = plan.jobs.size
+                rank, bound = np.zeros(size, np.int64), np.full(size, FOREVER)
+                rank[: ranks.shape[0]] = ranks[:size]
+                rank[slot] = standing.rank
+                bound[: published.bound.shape[0]] = published.bound[:size]
+                bound[slot], ranks = FOREVER, rank
+                if self.within is None:
+                    breaks = standing.breaks_promises
+                    moves = move_past_lower_ranks(plan, slot, rank, bound, now, breaks=breaks)
+                    note = _DISPLACED[breaks] if len(moves) else ""
+            found = earlier_start_in_what_if(published, plan, slot, self.facts, now, ranks)
+            if found is None and not note:
                 return answer, ""
-            self.plan.undo_place(slot)
-            self.plan.place_at(slot, found.start, found.takes)
-            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in planned_shares(self.plan, slot))
-            return StartKnown(Placement(found.start, found.start + walltime, shares)), found.note
+            if found is not None:
+                note = found.note
+                plan.remove(slot, now)
+                plan.place_at(slot, found.start, found.takes)
+            start = plan.start(slot)
+            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in planned_shares(plan, slot))
+            return StartKnown(Placement(start, start + walltime, shares)), note
 
     def tried(self, request: Request, walltime: int, ask: Callable[[Plan, int], _T]) -> _T | None:
         """Return ``ask(plan, slot)`` with the job in its earliest placement; None if there is none."""

@@ -190,9 +190,11 @@ def test_a_what_if_chooses_like_the_plan() -> None:
         assert isinstance(found.answer, StartKnown)
         return found.answer.placement.start - T, found.walltime
 
-    assert what_if_start(nodes="1:ppn=4", minwclimit="200", walltime="2000") == (0, 650)
+    assert what_if_start(nodes="1:ppn=4", minwclimit="200", walltime="2000") == (0, 987)
     assert what_if_start(trl="4@2000:2@990") == (0, 990)
     assert what_if_start(trl="4@400:2@990") == (0, 400)
+    cluster.submit("1", walltime=2000, resources={"minwclimit": "200"})
+    assert (cluster.start("1"), cluster.record("1").understood.walltime) == (0, 1000)  # as it starts at once
 
 
 GAPS = st.lists(st.tuples(st.integers(1, 1500), st.integers(1, 600)), max_size=5)

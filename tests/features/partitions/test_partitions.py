@@ -11,12 +11,12 @@ from schedd.engine import Engine
 from schedd.engine.component.job_hooks import charge_factor
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.accounts.state import account_book
-from schedd.features.partitions import rules
 from schedd.features.partitions.membership import OUTSIDE_ALL, PartitionTable
 from schedd.features.partitions.rules import job_partition
 from schedd.features.partitions.settings import PartitionRules
 from schedd.features.partitions.state import partition_table
 from schedd.model import Answer, Never, StartKnown
+from schedd.plan.plan import Plan
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import AccountSet, NodeFacts, PolicyChanged, Reserve, Run, RunFacts, RunsRead, ShareFacts
@@ -170,24 +170,6 @@ def test_of_several_partitions_the_one_with_the_earliest_start_is_taken_and_a_jo
     assert cluster.view("4").why.endswith("request less")
 
 
-def test_the_request_in_another_partition_is_derived_from_that_in_the_first() -> None:
-    orders = {"arrange": "contiguous", "prefer": {"a100": -5.0}}
-    cluster = cluster_with({"sets": SETS}, node_choice=orders, limits=[{"what": "cpus", "amount": 30}])
-    for job in "abcd":
-        cluster.submit(job, "1:ppn=4")
-    for job, spec in (("1", "1:ppn=2"), ("2", "1:a100+2:ppn=2"), ("3", "n3:ppn=1+n1")):
-        cluster.submit(job, spec)
-        state = cluster.engine.state
-        record = state.records[job]
-        names = partition_table(state).candidates(record.facts)
-        found = {name: rules._variant(state, record, name) for name in names}
-        for first, known in found.items():
-            assert known is not None
-            assert rules._is_restricted_to(known.request, first)
-            assert {name: rules._other(known, first, name) for name in names} == found
-        assert len(names) > 2
-
-
 def test_a_planned_job_moves_to_another_partition_that_becomes_free_earlier() -> None:
     cluster = cluster_with({"sets": {"a": {"nodes": ["n1", "n2"]}, "b": {"nodes": ["n3", "n4"]}}})
     cluster.submit("1", "2:ppn=4", walltime=5000, runtime=1000, resources={"partition": "a"})
@@ -233,14 +215,14 @@ def test_many_displaced_jobs_cost_a_bounded_number_of_searches(monkeypatch: pyte
     cluster = cluster_with({"sets": {"a": {"nodes": ["n1", "n2"]}, "b": {"nodes": ["n3", "n4"]}}})
     for number in range(120):
         cluster.submit(f"{number}", "2:ppn=4", walltime=100)
-    searched: list[str] = []
+    searched: list[int] = []
 
-    def count(state: Any, record: Any, name: str) -> Any:
-        searched.append(record.id)
-        return variant(state, record, name)
+    def count(plan: Plan, slot: int, variants: Any, *more: int) -> tuple[int, int]:
+        searched.extend([slot] * len(variants))
+        return find(plan, slot, variants, *more)
 
-    variant = rules._variant
-    monkeypatch.setattr(rules, "_variant", count)
+    find = Plan.find_best_variant
+    monkeypatch.setattr(Plan, "find_best_variant", count)
     cluster.server.now += 1
     cluster.send(
         Reserve(id="r", time=cluster.server.now, name="all", start=T + 300, end=T + 400, everywhere=True)

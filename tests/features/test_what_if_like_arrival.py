@@ -1,0 +1,140 @@
+"""A what-if answers as the arrival of the same job: random sites, jobs, reservations and bookings."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.model import Answer, Never, StartKnown, WaitingFor
+from schedd.service.questions.plan_fork import NotUnderstood, fork_plan
+from schedd.wire import AccountSet, Book, JobFacts, NodeFacts, QueueFacts, Reserve, Run
+from tests.engine.chaos.features import _LABELS, _TABLES, random_site
+from tests.engine.cluster import Cluster, T
+from tests.property_examples import examples
+
+_JOBS: Final = 12
+_WITHOUT_EFFECT: Final = ("power_saving", "power", "thrift")
+"""Tables for emulated meters and switches of nodes."""
+_FORMS: Final = ("partitions", "normalised_walltimes", "speeds", "limits", "qos", "accounts")
+"""Tables by which a job has several forms, and by which some of these must wait."""
+
+
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_a_what_if_answers_as_the_arrival(seed: int) -> None:
+    random = Random(seed)
+    found = [one for one in _compare(random, random_site(random)) if one[1] != one[2]]
+    assert not found
+
+
+@pytest.mark.parametrize("seed", range(examples(20)))
+def test_forms_of_a_request_are_chosen_as_at_the_arrival(seed: int) -> None:
+    random = Random(seed)
+    site = {name: random.choice(_TABLES[name]) for name in _FORMS}
+    found = [one for one in _compare(random, site) if one[1] != one[2]]
+    assert not found
+
+
+def _compare(random: Random, site: dict[str, Any]) -> Iterator[tuple[object, object, object]]:
+    """Yield for each of some jobs its request, the answer of a what-if, and that of its arrival."""
+    site = {name: table for name, table in site.items() if name not in _WITHOUT_EFFECT}
+    cluster = _random_cluster(random, site)
+    moment = 0
+    for number in range(_JOBS):
+        cluster.at(moment)
+        _block_nodes(random, cluster, number, moment, books="bookings" in site)
+        facts = _random_job(random, cluster, f"j{number}")
+        state = cluster.engine.state
+        try:
+            asked = _meaning(
+                fork_plan(state, publish_snapshot(state)).what_if(facts, cluster.server.now).answer
+            )
+        except NotUnderstood:
+            asked = "never"
+        cluster.obeys = False  # before any decision is carried out
+        walltime = int(facts.resources["walltime"])
+        cluster.send(*cluster.server.submit(facts, random.choice([walltime, walltime // 2 + 1])))
+        cluster.obeys = True
+        start = cluster.start(facts.id)
+        answer = cluster.record(facts.id).answer
+        yield (moment, facts), asked, start if answer is None else _meaning(answer)
+        decisions = [one for one in cluster.decisions if isinstance(one, Run)]
+        jobs = cluster.server.jobs
+        for run in [one for one in decisions if one.job_id in jobs and jobs[one.job_id].state == "Q"]:
+            cluster.send(*cluster.server.run(run))
+        moment += random.choice([0, 0, 20, 100, 300])
+
+
+def _meaning(answer: Answer) -> object:
+    """The start in seconds after the beginning, or the kind of the wait."""
+    if isinstance(answer, StartKnown):
+        return answer.placement.start - T
+    assert isinstance(answer, Never | WaitingFor)
+    return "never" if isinstance(answer, Never) else answer.kind
+
+
+def _random_cluster(random: Random, site: dict[str, Any]) -> Cluster:
+    cluster = Cluster(nodes=0, site=site, priority_every=86_400)
+    for i in range(1, 5):
+        name = f"n{i}"
+        kind = "big" if i % 2 else "small"
+        cluster.server.nodes[name] = NodeFacts(name=name, cpus=4, properties=(kind,))
+    cluster.server.queues |= {name: QueueFacts(name=name) for name in ("long", "batch")}
+    cluster.send(cluster.server.snapshot())
+    if "accounts" in site:
+        for name in ("ann", "bob", "staff", "phys"):
+            amount = random.choice([2000, 20_000])
+            cluster.send(AccountSet(**_event(cluster), name=name, amount=amount))
+    return cluster
+
+
+def _event(cluster: Cluster) -> dict[str, Any]:
+    return {"id": cluster.server.event_id(), "time": cluster.server.now}
+
+
+def _block_nodes(random: Random, cluster: Cluster, number: int, moment: int, *, books: bool) -> None:
+    """Make a reservation or a booking, at times."""
+    if random.random() < 0.15:
+        start = T + moment + random.randrange(600)
+        node, users = f"n{random.randrange(1, 5)}", random.choice([(), ("ann",)])
+        end = start + random.randrange(100, 900)
+        cluster.send(
+            Reserve(**_event(cluster), name=f"r{number}", nodes=(node,), start=start, end=end, users=users)
+        )
+    if books and random.random() < 0.15:
+        ready = T + moment + random.randrange(500)
+        cluster.send(
+            Book(
+                **_event(cluster),
+                name=f"b{number}",
+                owner="ann",
+                resources={"nodes": "1:ppn=4"},
+                duration=200,
+                ready=ready,
+                deadline=T + moment + 3000,
+            )
+        )
+
+
+def _random_job(random: Random, cluster: Cluster, job_id: str) -> JobFacts:
+    resources = {
+        "nodes": random.choice(["1:ppn=4", "1:ppn=2", "2:ppn=4", "1:ppn=1", "1:ppn=4:big", "3:ppn=2"]),
+        "walltime": str(random.choice([50, 100, 300, 700, 1500])),
+    }
+    for _ in range(random.randrange(3)):
+        resources |= random.choice(_LABELS)
+    if random.random() < 0.1:
+        resources["minwclimit"] = "40"
+    if random.random() < 0.1:
+        resources["trl"] = "4@100:2@300"
+    return JobFacts(
+        id=job_id,
+        owner=random.choice(["ann@l1", "ann@l2", "bob@l1", "eve@l1"]),
+        group=random.choice(["", "staff"]),
+        account=random.choice(["", "phys"]),
+        queue=random.choice(["batch", "long"]),
+        submitted=cluster.server.now,
+        resources=resources,
+        priority=random.choice([0, 0, 5]),
+    )
