@@ -31,7 +31,9 @@ RIGHTS: Final[dict[str, tuple[str, str]]] = {
 
 TimeFormat = Callable[[int], str]
 NoForecast = Literal["", "No forecast yet", "No current forecast"]
-Certainty = Literal["likely", "any time", "planned", "latest", "now", "due", "stopped", "running", "unknown"]
+Certainty = Literal[
+    "likely", "any time", "planned", "latest", "now", "due", "stopped", "running", "never", "unknown"
+]
 
 
 class StartFacts(NamedTuple):
@@ -47,6 +49,7 @@ class StartFacts(NamedTuple):
     at_risk: bool = False
     predicted: bool = True  # whether starts are predicted for its queue
     stopped: bool = False  # whether the cluster starts no jobs at present, although schedd is its scheduler
+    waits_for: str = ""  # why it has no planned start: `waiting for a user hold`, `never on this cluster: …`
 
 
 class _Prediction(Protocol):
@@ -142,6 +145,7 @@ class StartSentence(NamedTuple):
     at_risk: bool = False
     no_forecast: NoForecast = ""  # starts are predicted, but this one has none, or none that is fresh
     stopped: bool = False  # no jobs are started at present, so nothing but the promise is sure
+    waits_for: str = ""  # why the start is not known
 
     def text(self, time: TimeFormat) -> str:
         """Return the sentence, without a full stop; ``time`` writes one time."""
@@ -161,12 +165,14 @@ class StartSentence(NamedTuple):
             "due": "due",
             "stopped": "when started again",
             "running": f"since {likely}" if likely else "running",
+            "never": "",
             "unknown": "",
         }[self.certainty]
 
     def parts(self, time: TimeFormat) -> tuple[str, str]:
         """Return the most important words of the sentence, and the rest; either may be empty."""
         likely = time(self.likely) if self.likely is not None else ""
+        unknown = f"Start not known: {self.waits_for}" if self.waits_for else "Start not known"
         first = {
             "likely": f"Likely {likely}",
             "any time": "Any time now",
@@ -176,7 +182,8 @@ class StartSentence(NamedTuple):
             "due": f"Due since {likely}",
             "stopped": "Starts when jobs are started again",
             "running": f"Running since {likely}" if likely else "Running",
-            "unknown": "Start not known",
+            "never": self.waits_for[:1].upper() + self.waits_for[1:],
+            "unknown": unknown,
         }[self.certainty]
         if self.no_forecast:
             first = f"{self.no_forecast}; {first[:1].lower()}{first[1:]}" if first else self.no_forecast
@@ -203,7 +210,7 @@ def describe_start(facts: StartFacts, now: int) -> StartSentence:
     started, no job starts *now* or *any time now*, no P90 is shown, and the sentence begins with the halt.
     """
     found = _describe_running_cluster(facts, now)
-    if not facts.stopped or facts.state in ("running", "starting"):
+    if not facts.stopped or facts.state in ("running", "starting", "never"):
         return found._replace(latest=None, at_risk=False) if found.certainty == "now" else found
     if found.certainty in ("now", "any time"):
         return found._replace(certainty="stopped", by=None)
@@ -216,6 +223,8 @@ def _describe_running_cluster(facts: StartFacts, now: int) -> StartSentence:
         return StartSentence("running", facts.started)
     if facts.state == "starting":
         return StartSentence("now")
+    if facts.state == "never":
+        return StartSentence("never", waits_for=facts.waits_for or "never on this cluster")
     latest = facts.promised if facts.promised is not None and facts.promised > now else None
     risk = facts.at_risk and latest is not None
     planned = facts.planned
@@ -233,11 +242,31 @@ def _describe_running_cluster(facts: StartFacts, now: int) -> StartSentence:
         certainty: Certainty = "likely" if expected > now else "any time"
         return StartSentence(certainty, expected if expected > now else None, by, latest, risk)
     missing: NoForecast = ""
-    if facts.predicted and facts.state != "never":
+    if facts.predicted:
         missing = "No forecast yet" if expected is None else "No current forecast"
     if planned is not None:
         return StartSentence("planned", planned, None, latest, risk, no_forecast=missing)
-    return StartSentence("unknown", None, None, latest, risk)
+    return StartSentence("unknown", None, None, latest, risk, waits_for=facts.waits_for)
+
+
+def history_entry_parts(kind: str, words: str) -> tuple[str, str]:
+    """Return the words before and after the time of an entry in a job's history: `likely start `, `, 90 %
+    by …`.
+
+    ``kind`` and ``words`` are those of `JobMoment`; its time is the start that was published, predicted or
+    promised.
+    """
+    if kind == "published":
+        return "planned start ", "" if words == "planned" else f" ({words})"
+    if kind == "forecast":
+        return "likely start ", f", {words}"
+    if kind == "promise" and not words.startswith("ended"):
+        return "at the latest ", f", {words}" if words else ""
+    if kind == "promise":
+        return f"{words}; it was ", ""
+    if kind in ("risk", "breach"):
+        return f"{words}; planned start ", ""
+    return f"{words}: " if words else "", ""
 
 
 def describe_forecast_wait(seconds: int) -> str:

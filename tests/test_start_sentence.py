@@ -95,6 +95,14 @@ def sentence(**changes: Any) -> str:
         ({"state": "starting"}, "Starts now"),
         ({"state": "running", "started": NOW - HOUR}, "Running since today 08:00"),
         ({"state": "waiting", "planned": None, "expected": None}, "Start not known, at the latest Sun 22:00"),
+        (
+            {"state": "waiting", "planned": None, "expected": None, "waits_for": "waiting for a user hold"},
+            "Start not known: waiting for a user hold, at the latest Sun 22:00",
+        ),
+        (
+            {"state": "never", "planned": None, "waits_for": "never on this cluster: no node has bigmem"},
+            "Never on this cluster: no node has bigmem",
+        ),
         # Under a queue policy a job may have a forecast without a planned start.
         (
             {"state": "waiting", "planned": None, "promised": None},
@@ -210,5 +218,5 @@ def test_a_cell_of_a_table_has_words_of_the_sentence() -> None:
         words = found.brief(write).lower().replace("plan ", "planned ")
         text = found.text(write).lower().replace("jobs are started again", "started again")
         assert words in text, (words, text)
-        assert bool(words) == (found.certainty not in ("latest", "unknown"))
+        assert bool(words) == (found.certainty not in ("latest", "never", "unknown"))
     assert seen == set(get_args(Certainty))

@@ -225,6 +225,7 @@ def _past_job_history(past: PastJob, published: PlanSnapshot) -> StartHistory:
             exit_status=job.exit_status,
             how=cast("Literal['', 'ended', 'deleted', 'gone']", job.how),
             displayed_start=past.published_start,
+            expected_start=past.expected_start,
             promised_start=past.promised_start,
             moments=tuple(
                 JobMoment(one.time, one.kind, one.text, one.start, one.decision) for one in past.moments

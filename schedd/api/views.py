@@ -170,10 +170,10 @@ class JobMoment:
     """Something that happened to a job."""
 
     time: int
-    kind: Literal["event", "decision", "published", "promise", "risk", "breach"]
+    kind: Literal["event", "decision", "published", "forecast", "promise", "risk", "breach"]
     words: str
     start: int | None
-    """The start that was published, promised or planned."""
+    """The start that was published, predicted (P50), promised or planned."""
     decision: str
     """Of a decision its id; otherwise empty."""
 
@@ -199,7 +199,9 @@ class EndedJobView:
     how: Literal["", "ended", "deleted", "gone"]
     """`ended` by itself, `deleted`, or `gone` from the server's state."""
     displayed_start: int | None
-    """The start published last."""
+    """The planned start published last."""
+    expected_start: int | None
+    """The likely start (P50) predicted last."""
     promised_start: int | None
     """The start that was promised last."""
     moments: tuple[JobMoment, ...]

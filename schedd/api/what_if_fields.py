@@ -126,8 +126,8 @@ def _common_fields(
         promised=promised,
         predicted=predicted,
         stopped=stopped,
+        waits_for=why if start is None else "",
     )
-    headline = "" if answer == "never" else describe_start(known, outcome.now).text(format_utc)
     return {
         "request": outcome.request,
         "answer": answer,
@@ -140,7 +140,7 @@ def _common_fields(
         "predicted": predicted,
         "starts_stopped": stopped,
         "promised_start": promised,
-        "headline": headline,
+        "headline": describe_start(known, outcome.now).text(format_utc),
         "predicted_run_time": _known_or_none(expected.run_time),
         "waiting_for": waiting_for,
         "requirement": requirement,

@@ -4,8 +4,11 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Final, NoReturn
 
+_COMMON_OPTIONS: Final = ("--json", "--cluster", "--url", "--federation")
+"""Options of a command that may also follow its action."""
 _METAVARS: Final = {"cluster": "NAME", "tls_certificate": "FILE", "adapter": "FILE", "log": "FILE"}
 """Names of values by option; other options have one by their type."""
 
@@ -35,7 +38,23 @@ class OneLineErrorParser(argparse.ArgumentParser):
 
 
 class _DescribedActions(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001  (argparse has no public name for it)
-    """Sub-commands; without a description of its own, one has its help text as description."""
+    """Sub-commands; without a description of its own, one has its help text as description. The options of
+    all commands may stand before or after the sub-command.
+    """
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        """As argparse does."""
+        act = self.choices.get(values[0])
+        if act is not None:
+            known = act._option_string_actions  # noqa: SLF001  (argparse has no public name for it)
+            for name in _COMMON_OPTIONS:
+                found = parser._option_string_actions.get(name)  # noqa: SLF001
+                if found is not None and name not in known:
+                    known[name] = copy(found)
+                    known[name].default = argparse.SUPPRESS
+        super().__call__(parser, namespace, values, option)
 
     def add_parser(self, name: str, **options: Any) -> Any:
         """As argparse does."""

@@ -17,7 +17,8 @@ from schedd.cli.installation import (
     exit_on_error,
     open_store,
 )
-from schedd.cli.user.formatting import one_line
+from schedd.cli.user.formatting import localise_times, one_line
+from schedd.start_sentence import history_entry_parts
 from schedd.store import Store
 from schedd.store.records import JobHistory
 
@@ -46,7 +47,9 @@ def run(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if bool(args.job) == bool(args.node):
         parser.error("name either a job or a node")
-    with exit_on_error("history"), open_store(database_url(args.config, args.database)) as store:
+    otherwise = "`schedd checkjob JOB` asks the daemon" if args.job else "the node's page has its states"
+    url = database_url(args.config, args.database)
+    with exit_on_error("history"), open_store(url, otherwise=otherwise) as store:
         found = store.find_cluster(args.cluster)
         show = _show_job if args.job else _show_node
         known = found is not None and show(store, found, args.job or args.node)
@@ -62,11 +65,13 @@ def _show_job(store: Store, cluster: int, job: str) -> bool:
         return False
     console = Console()
     console.print(escape("\n".join(map(one_line, _job_lines(past)))), highlight=False)
-    table = Table("time", "", "what", "start", box=None)
+    table = Table("time", "", "what", box=None)
     for moment in store.job_timeline(cluster, job):
-        start = _format_time(moment.start) if moment.start is not None else ""
         kind = f"{moment.kind} {moment.decision}".rstrip()
-        table.add_row(_format_time(moment.time), kind, escape(one_line(moment.text)), start)
+        words = moment.text
+        if moment.start is not None:
+            words = _format_time(moment.start).join(history_entry_parts(moment.kind, words))
+        table.add_row(_format_time(moment.time), kind, escape(localise_times(one_line(words))))
     console.print(table)
     return True
 
@@ -94,7 +99,7 @@ def _show_node(store: Store, cluster: int, node: str) -> bool:
     alerts = store.node_alerts(cluster, node)
     rows += [(one.time, one.kind.replace("_", " "), "", "", "", one.text) for one in alerts]
     for time, *rest in sorted(rows, key=itemgetter(0)):
-        table.add_row(_format_time(time), *(escape(one_line(text)) for text in rest))
+        table.add_row(_format_time(time), *(escape(localise_times(one_line(text))) for text in rest))
     if rows:
         Console().print(table)
     return bool(rows)

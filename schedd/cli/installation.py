@@ -55,13 +55,18 @@ def exit_on_error(command: str) -> Iterator[None]:
 
 
 @contextmanager
-def open_store(url: str, *, new: bool = False) -> Iterator["Store"]:
-    """The store at ``url``; a missing one is created if it may be ``new``. Raises StoreError."""
+def open_store(url: str, *, new: bool = False, otherwise: str = "") -> Iterator["Store"]:
+    """The store at ``url``; a missing one is created if it may be ``new``. ``otherwise``: what shows the same
+    without the database. Raises StoreError.
+    """
     from schedd.store import Store, StoreError  # noqa: PLC0415
 
     with preserving_owner(url) as there:
         if not there and not new:
-            raise StoreError(f"{url}: no such file; see that store.url names the daemon's database")
+            raise StoreError(
+                f"{url}: no such file; this reads the daemon's database: run it on the daemon's host, where "
+                f"store.url of the settings (--config) names it{f'; {otherwise}' if otherwise else ''}"
+            )
         store = Store.open(url)
         try:
             yield store

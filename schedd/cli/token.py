@@ -5,7 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, get_args
 
 from schedd.access_tokens import NAME_OF_TOKEN, Role
@@ -161,4 +161,4 @@ def _scope_suffix(token: "Token") -> str:
 
 
 def _format_date(moment: int) -> str:
-    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M}"
+    return f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M}"

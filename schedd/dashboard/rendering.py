@@ -22,7 +22,7 @@ from schedd.feature_list import feature_folders
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import job_start_state
 from schedd.service.read.job_visibility import visibility_for
-from schedd.start_sentence import job_start_facts
+from schedd.start_sentence import history_entry_parts, job_start_facts
 
 _BANNER_ALERTS: Final = frozenset(
     {"adapter", "database", "expected", "foreign", "nodes_down", "planner", "server"}
@@ -45,6 +45,7 @@ def _environment() -> Environment:
     found.filters.update(FILTERS)
     found.globals.update(
         due=format_due,
+        entry_parts=history_entry_parts,
         relative=format_relative,
         headline=headline,
         start_facts=job_start_facts,

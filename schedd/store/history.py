@@ -211,16 +211,16 @@ def _published_entries(
     """Yield planned starts, promises and expected starts; ``of``: by table, the conditions of the job."""
     for row in connection.execute(select(published_starts).where(*of[published_starts])):
         yield TimelineEntry(row.time, "published", row.why, row.start)
-    weak = ("at the latest then", "at the latest then, if an assumed walltime ahead holds")
+    weak = ("", "if an assumed walltime ahead holds")
     for row in connection.execute(select(promises).where(*of[promises])):
         yield TimelineEntry(row.time, "promise", weak[row.weak], row.promised)
     for row in connection.execute(select(expected).where(*of[expected])):
-        yield TimelineEntry(row.time, "published", _expected(row), row.start)
+        yield TimelineEntry(row.time, "forecast", _expected(row), row.start)
 
 
 def _expected(row: Any) -> str:
     by = datetime.fromtimestamp(row.latest, UTC)
-    return f"likely then, 90 % by {by:%Y-%m-%d %H:%M:%S} UTC"
+    return f"90 % by {by:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _promise_change(row: Any) -> TimelineEntry:

@@ -253,11 +253,12 @@ class PeriodUsage:
 class TimelineEntry:
     """An event, decision, estimate or promise in the history of a job.
 
-    ``start`` is the published, promised or planned start, if any; ``decision`` the id of a decision.
+    ``start`` is the published, predicted, promised or planned start, if any; ``decision`` the id of a
+    decision.
     """
 
     time: int
-    kind: Literal["event", "decision", "published", "promise", "risk", "breach"]
+    kind: Literal["event", "decision", "published", "forecast", "promise", "risk", "breach"]
     text: str
     start: int | None = None
     decision: str = ""

@@ -1,5 +1,6 @@
 """Output of the commands for a job that is not in the plan."""
 
+import re
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ KNOWN: dict[str, Any] = {
     "submitted": 1_000,
     "started": None,
     "displayed_start": None,
+    "expected_start": None,
     "promised_start": None,
     "ended": None,
     "how": "",
@@ -38,3 +40,36 @@ def test_only_ended_jobs_are_reported_as_ended(
     session = SimpleNamespace(client=SimpleNamespace(history=lambda _: history), now=3_000)
     assert not show_ended_job(cast("Session", session), "1", UNKNOWN, as_json=False)
     assert capsys.readouterr().out.splitlines()[0] == f"job 1.srv STDIN: alice, batch, {stands}"
+
+
+def test_the_start_is_compared_with_the_forecast_and_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last published estimate of either kind was called *the* estimate."""
+    moments = [
+        JsonObject(time=1_000, kind=kind, words=words, start=start, decision="")
+        for kind, words, start in (
+            ("event", "queued in batch", None),
+            ("published", "planned", 9_000),
+            ("forecast", "90 % by 1970-01-01 01:00:00 UTC", 3_000),
+            ("promise", "", 10_000),
+        )
+    ]
+    known = {
+        **KNOWN,
+        "started": 2_400,
+        "nodes": ["n1"],
+        "runs": 1,
+        "displayed_start": 9_000,
+        "moments": moments,
+    }
+    history = JsonObject(job="1.srv", past=JsonObject(known, expected_start=3_000))
+    session = SimpleNamespace(client=SimpleNamespace(history=lambda _: history), now=12_000)
+    assert show_ended_job(cast("Session", session), "1", UNKNOWN, as_json=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "forecast likely start .*; it started 00:10:00 earlier",
+        "planned start .*; it started 01:50:00 earlier",
+        "published: planned start ",
+        "forecast: likely start .*, 90 % by ",
+        "promise: at the latest ",
+    ):
+        assert re.search(words, shown), (words, shown)

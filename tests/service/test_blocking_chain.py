@@ -9,6 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from schedd.engine import format_moment
 from schedd.engine.show.job_view import published_record
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.plan.placements import Allocation, free_at
@@ -418,3 +419,20 @@ def test_loose_plan_has_a_chain_that_ends_with_free_time() -> None:
         ("free", start, start + 100),
     ]
     assert replace(found[0], until=0).slot != record.slot
+
+
+def test_words_name_the_end_of_a_job_although_the_next_link_begins_before() -> None:
+    """Job 1 runs on n1 for 1,000 s. Job 2 holds n2 from 500 s on, as it may not start before. Job 3, which
+    needs both nodes, waits for job 1 and then for job 2, and was said to wait for job 1 until 500 s.
+    """
+    cluster = Cluster(nodes=2, end_allowance=0)
+    cluster.submit("1", "n1:ppn=4", 1_000)
+    cluster.submit("2", "n2:ppn=4", 1_000, not_before=cluster.server.now + 500)
+    cluster.submit("3", "2:ppn=4", 1_000)
+    state = cluster.engine.state
+    found = explain(fork_plan(state, publish_snapshot(state)), "3", state.now)
+    assert found is not None
+    for link in found.chain:
+        assert link.held_until == max(one.until for one in link.jobs) >= link.until
+        assert format_moment(link.held_until) in link.words
+    assert any(link.held_until > link.until for link in found.chain)

@@ -17,6 +17,7 @@ from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.demo import change_job
 from schedd.cli.demo.qsub import make_parser as make_qsub_parser
 from schedd.cli.demo.qsub import run as run_qsub
+from schedd.cli.user.formatting import describe_file_error
 
 if TYPE_CHECKING:
     from schedd.cli.demo.processes import DemoLogins
@@ -126,7 +127,7 @@ def _run_demo_command(args: argparse.Namespace) -> int:
             speed = speed if args.speed is None else args.speed
         clock = ScaledClock(int(time.time()), speed)
     except (TraceError, ValueError, OSError) as error:
-        print(f"schedd demo: {error}", file=sys.stderr)
+        print(f"schedd demo: {describe_file_error(error)}", file=sys.stderr)
         return 2
 
     say = DemoOutput(sys.stdout)
@@ -147,7 +148,7 @@ def _run_demo_command(args: argparse.Namespace) -> int:
             asyncio.run(demo.run(clusters, args.exit_after))
         except DemoError as error:
             say.end()
-            print(f"schedd demo: {error}", file=sys.stderr)
+            print(f"schedd demo: {describe_file_error(error)}", file=sys.stderr)
             return 1
         finally:
             part.end()

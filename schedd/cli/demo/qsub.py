@@ -11,6 +11,7 @@ from typing import Any, Final
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.demo.qsub_options import add_qsub_options, qsub_words
 from schedd.cli.user.command_session import run_with_exit_code
+from schedd.cli.user.formatting import describe_file_error
 from schedd.client import Client, ClientError, find_endpoint
 from schedd.client.http import HttpConnection
 
@@ -75,7 +76,7 @@ def run(argv: Sequence[str]) -> int:
         try:
             script = sys.stdin.read() if args.script == "-" else Path(args.script).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ClientError(str(error)) from None
+            raise ClientError(describe_file_error(error)) from None
         name = "" if args.script == "-" else Path(args.script).name[:15]
         with demo_submissions(args) as post:
             found = post("", {"options": qsub_words(args), "script": script, "name": name})

@@ -47,11 +47,17 @@ class DemoState:
         return server
 
 
+_FEASIBLE_HINT = "`schedd showstart -l REQUEST` with the same request says what no node has"
+
+
 async def _await_server(request: Coroutine[Any, Any, _T], what: str) -> _T:
     try:
         return await request
     except ServerRefusedError as error:
-        raise ProblemError("not-now", f"the server refused {what}: {error.text or error}") from None
+        hint = _FEASIBLE_HINT if "feasible" in error.text else None
+        raise ProblemError(
+            "not-now", f"the server refused {what}: {error.text or error}", hint=hint
+        ) from None
     except BatchError as error:
         raise ProblemError("not-ready", str(error)) from None
 

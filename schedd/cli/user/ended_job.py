@@ -8,6 +8,7 @@ from schedd.cli.user.job_text import format_time_and_distance
 from schedd.client import Refused
 from schedd.client.answers import EndedJobView
 from schedd.name_list import shorten_list
+from schedd.start_sentence import history_entry_parts
 
 _MAX_NODES_SHOWN = 6
 
@@ -36,11 +37,20 @@ def show_ended_job(
     if not briefly and found.moments:
         print("\nWhat happened to it:")
         for one in found.moments:
-            start = [format_time(one.start, now)] if one.start is not None else []
             kind = [] if one.kind == "event" else [f"{one.kind} {one.decision}".rstrip()]
-            words = [one.words] if one.words else []
-            print(wrap_indented(f"{format_time(one.time, now)}  {': '.join(kind + words + start)}"))
+            words = one.words
+            if one.start is not None:
+                words = format_time(one.start, now).join(history_entry_parts(one.kind, words))
+            text = ": ".join([*kind, words] if words else kind)
+            print(wrap_indented(f"{format_time(one.time, now)}  {text}"))
     return found.started is not None
+
+
+def _compare(started: int, estimate: int, what: str, how: str, now: int) -> str:
+    """`likely start Mon 30 Nov 02:54:38; it started 00:05:00 earlier`."""
+    off = started - estimate
+    ahead = f"{format_duration(abs(off))} {'later' if off > 0 else 'earlier'}" if off else f"as {how}"
+    return f"{what} {format_time(estimate, now)}; it started {ahead}"
 
 
 def _job_rows(found: EndedJobView, now: int, *, briefly: bool) -> Iterator[tuple[str, str]]:
@@ -48,21 +58,17 @@ def _job_rows(found: EndedJobView, now: int, *, briefly: bool) -> Iterator[tuple
         asks = ", ".join(f"{name}={value}" for name, value in sorted(found.resources.items()))
         yield "asked for", asks or "nothing in particular"
     yield "submitted", format_time_and_distance(found.submitted, now)
-    started, ended, estimate = found.started, found.ended, found.displayed_start
+    started, ended = found.started, found.ended
     if started is not None:
         yield (
             "started",
             format_time_and_distance(started, now) + (f", run {found.runs}" if found.runs > 1 else ""),
         )
         yield "on", shorten_list(found.nodes, _MAX_NODES_SHOWN)
-        if estimate is not None:
-            off = started - estimate
-            how = (
-                "as estimated"
-                if not off
-                else f"{format_duration(abs(off))} {'later' if off > 0 else 'earlier'} than estimated"
-            )
-            yield "estimate", f"{format_time(estimate, now)}: it started {how}"
+        if found.expected_start is not None:
+            yield "forecast", _compare(started, found.expected_start, "likely start", "forecast", now)
+        if found.displayed_start is not None:
+            yield "planned", _compare(started, found.displayed_start, "start", "planned", now)
     else:
         yield "started", "never"
     if found.promised_start is not None:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from schedd.start_sentence import StartSentence, format_near_time
+
 Rows = Sequence[tuple[str, str]]
 _NOW_TOLERANCE_S: Final = 5
 """So late is still now: the daemon's clock goes on between two of its answers, and a start takes a moment."""
@@ -24,6 +26,14 @@ _CONTROLS: Final = {
 def one_line(text: str) -> str:
     """Return a text that a user wrote, without what a terminal takes for a command or a new line."""
     return text if text.isprintable() else text.translate(_CONTROLS)
+
+
+def describe_file_error(error: Exception) -> str:
+    """Return `job.sh: no such file or directory` for an error of a file, and other errors as they are."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{error.strerror[:1].lower()}{error.strerror[1:]}"
+    return str(error)
 
 
 def terminal_width() -> int:
@@ -68,6 +78,21 @@ def format_time(moment: int, now: int) -> str:
     local = time.localtime(moment)
     form = "%a %d %b %H:%M:%S" if local.tm_year == time.localtime(now).tm_year else "%d %b %Y %H:%M:%S"
     return time.strftime(form, local)
+
+
+def format_start_cells(sentence: StartSentence, now: int, *, planned: bool = False) -> tuple[str, str, str]:
+    """The parts of the sentence about a start as cells of a table: likely start, 90 % time, promise. With
+    ``planned`` a planned start is always marked as such: `plan 20:59`.
+    """
+    likely = sentence.brief(lambda time: format_cell_time(time, now)) or "-"
+    if planned and sentence.certainty == "planned" and not sentence.no_forecast:
+        likely = f"plan {likely}"
+    return likely, format_cell_time(sentence.by, now), format_cell_time(sentence.latest, now)
+
+
+def format_cell_time(time: int | None, now: int) -> str:
+    """`20:59`, `Fri 10:49`, `Fri 4 Dec 10:49`."""
+    return format_near_time(time, now).removeprefix("today ") if time is not None else "-"
 
 
 def localise_times(text: str) -> str:

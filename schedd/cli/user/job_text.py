@@ -152,8 +152,9 @@ def describe_blocker(one: Blocker, now: int) -> str:
     if one.kind == "reservation":
         until = f" until {format_time(one.until, now)}" if one.until is not None else ""
         others = any("access" in on.what for on in one.on)
-        does = "keeps others off" if others else "keeps free"
-        return f"reservation {one.name} {does} {shorten_list([on.name for on in one.on])}{until}"
+        places = shorten_list([on.name for on in one.on if on.name != f"reservation {one.name}"])
+        does = f"keeps {'others off' if others else 'free'} {places}" if places else "keeps it off"
+        return f"reservation {one.name} {does}{until}"
     return one.words
 
 
@@ -204,7 +205,7 @@ def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     name = "not sooner"
     links = [link for link in found.chain if link.kind != "eligible"]
     for link in links[:_MAX_LINKS]:
-        yield name, f"{describe_link(link)} until {format_time(link.until, now)}"
+        yield name, f"{describe_link(link)} until {format_time(link.held_until, now)}"
         name = "then"
     if len(links) > _MAX_LINKS:
         yield name, f"{len(links) - _MAX_LINKS} more steps until {format_time(links[-1].until, now)}"
@@ -234,7 +235,7 @@ def describe_link(link: ChainLink) -> str:
         many = f"{link.count} queued jobs are" if link.count > 1 else "a queued job is"
         return f"{many} {planned}{named}"
     if link.kind == "reservation":
-        return f"reservation {link.name} keeps {on}"
+        return f"reservation {link.name} keeps {shorten_list(link.nodes) or 'it off'}"
     if link.kind == "limit":
         return f"the limit is reached ({link.name})"
     if link.kind == "node":

@@ -79,7 +79,13 @@ def _show_free(session: Session, args: argparse.Namespace) -> bool:
         return True
     understood = _describe_filter(args)
     if not windows:
-        print(f"nothing is free now{f': {understood}' if understood else ''}")
+        fits = sum(
+            node.cpus >= args.cpus and args.feature in (None, *node.properties) for node in client.nodes()
+        )
+        if understood and fits < args.nodes:
+            print(f"never here: {understood}; the cluster has {fits} such node{'s' * (fits != 1)}")
+        else:
+            print(f"nothing is free now{f': {understood}' if understood else ''}")
         return True
     if understood:
         print(f"{understood}:")

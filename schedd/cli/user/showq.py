@@ -13,15 +13,17 @@ from schedd.cli.user.command_session import (
     show_json,
 )
 from schedd.cli.user.formatting import (
+    format_cell_time,
     format_duration,
     format_remaining,
+    format_start_cells,
     format_table,
     format_time,
     wrap_indented,
 )
 from schedd.client import State
 from schedd.deadline_sentence import format_probability
-from schedd.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
+from schedd.start_sentence import StartFacts, StartSentence, describe_start
 
 _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
@@ -238,7 +240,7 @@ def _sort_planned(jobs: list[_QueueRow], sort: str, now: int) -> list[_QueueRow]
 def _planned(jobs: list[_QueueRow], now: int) -> str:
     head = ["PLANNED", "USER", _queue_head(jobs), "CPUS", "WALLTIME"]
     firsts = [(*_identity_cells(job), format_duration(job.walltime)) for job in jobs]
-    starts: list[tuple[str, ...]] = [_start_cells(job, now) for job in jobs]
+    starts: list[tuple[str, ...]] = [format_start_cells(job.describe(now), now) for job in jobs]
     stopped = any(job.starts_stopped for job in jobs)
     if any(job.predicted for job in jobs) and not stopped:
         head += ["LIKELY", "90 % BY", "AT THE LATEST"]
@@ -259,19 +261,7 @@ def _deadline_cell(job: _QueueRow, now: int) -> str:
     state = job.deadline_state.replace("_", " ")
     if job.deadline_probability is not None:
         state += f" {format_probability(job.deadline_probability)}"
-    return f"{_cell_time(job.deadline, now)} {state}" if job.deadline is not None else "-"
-
-
-def _start_cells(job: _QueueRow, now: int) -> tuple[str, str, str]:
-    """The parts of the sentence about the start of a job: likely start, 90 % time, promise."""
-    found = job.describe(now)
-    likely = found.brief(lambda time: _cell_time(time, now)) or "-"
-    return likely, _cell_time(found.by, now), _cell_time(found.latest, now)
-
-
-def _cell_time(time: int | None, now: int) -> str:
-    """`20:59`, `Fri 10:49`, `Fri 4 Dec 10:49`."""
-    return format_near_time(time, now).removeprefix("today ") if time is not None else "-"
+    return f"{format_cell_time(job.deadline, now)} {state}" if job.deadline is not None else "-"
 
 
 def _blocked(jobs: list[_QueueRow], _now: int) -> str:

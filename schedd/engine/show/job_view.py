@@ -260,11 +260,12 @@ def render_job(
         if down:
             further = [explain_node_wait(down, published.settings.node_grace), *further]
     waiting = record
-    if wants("why") and isinstance(record.answer, WaitingFor):
+    unplanned = start < 0 and wants("headline")
+    if (wants("why") or unplanned) and isinstance(record.answer, WaitingFor):
         waiting = replace(record, answer=present_wait(published, record) or record.answer)
     promised = job_promised_start(published, record)
     headline = ""
-    if wants("headline") and standing != "never":
+    if wants("headline"):
         known = StartFacts(
             state=standing,
             started=record.run.started if record.run.started >= 0 else None,
@@ -276,6 +277,7 @@ def render_job(
             at_risk=record.risk is not None,
             predicted=predicted,
             stopped=published.starts_stopped,
+            waits_for=_wait_reason(waiting) if unplanned else "",
         )
         moment = published.as_of if now is None else max(now, published.as_of)
         headline = describe_start(known, moment).text(format_utc)
@@ -331,6 +333,13 @@ def render_job(
         stale=published.stale,
         **{**_WITHOUT_DETAILS, **job_details(published, record, start)},
     )
+
+
+def _wait_reason(record: JobRecord) -> str:
+    """Why the job has no planned start; empty if that is not known."""
+    if isinstance(record.answer, WaitingFor):
+        return f"waiting for {record.answer.what}"
+    return str(record.answer) if isinstance(record.answer, Never) else ""
 
 
 def _limited_by(published: PlanSnapshot, record: JobRecord) -> tuple[str, ...]:

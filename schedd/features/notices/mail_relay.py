@@ -30,7 +30,7 @@ def load_relay(settings: NotifySettings) -> MailRelay | None:
         try:
             tls = ssl.create_default_context(cafile=str(settings.ca_file) if settings.ca_file else None)
         except (OSError, ssl.SSLError) as error:
-            raise SettingsError(f"notify.ca_file: {settings.ca_file}: {error}") from None
+            raise SettingsError(f"notify.ca_file: {settings.ca_file}: {error.strerror or error}") from None
     password = _password(settings.password_file) if settings.password_file is not None else ""
     return MailRelay(host.strip("[]"), int(port), tls, settings.user, password)
 

@@ -175,6 +175,7 @@ class Notifier:
         now = loop.now()
         gains = self._find_gains(published, wishes, now)
         seen: set[_Key] = set()
+        addressed: set[tuple[str, str, str, str]] = set()
         for wish, record in _subscribed_jobs(published, wishes):
             key = (wish.number, record.id)
             seen.add(key)
@@ -188,6 +189,12 @@ class Notifier:
                 self._failed.add(record.id)
                 continue
             self._failed.discard(record.id)
+            if notice is not None:
+                sends = (wish.channel, wish.address, notice.job, notice.kind)
+                if sends in addressed:
+                    notice = None  # another subscription of the user reports the same
+                else:
+                    addressed.add(sends)
             if notice is not None and not self._within_hourly_limit(wish.user, notices):
                 if key not in self._postponed:
                     self._postponed.add(key)

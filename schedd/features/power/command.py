@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.formatting import format_table, format_time
+from schedd.cli.user.formatting import describe_file_error, format_table, format_time
 from schedd.client import ClientError
 from schedd.client.answers import PowerView
 from schedd.name_list import shorten_list
@@ -69,7 +69,7 @@ def _parse_readings(files: Sequence[str]) -> dict[str, float]:
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ClientError(f"{name}: cannot be read: {error}") from error
+        raise ClientError(describe_file_error(error)) from error
     found: dict[str, float] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()

@@ -13,7 +13,13 @@ from schedd.cli.user.action_parsers import (
     print_answer,
 )
 from schedd.cli.user.command_session import run_with_exit_code
-from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
+from schedd.cli.user.formatting import (
+    describe_file_error,
+    format_duration,
+    format_rows,
+    format_table,
+    format_time,
+)
 from schedd.cli.user.time_arguments import parse_coming_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BagOfferView, BagView
@@ -130,7 +136,7 @@ def _submit_bag(args: argparse.Namespace) -> bool:
         script = read_script(args.script)
         work = read_script_options(args, script, os.environ)
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise ClientError(str(error)) from None
+        raise ClientError(describe_file_error(error)) from None
     request, queues = work.pop("request"), work.pop("queues")
     if work.pop("array"):
         raise ClientError("the script asks for an array (#PBS -t or -J): a bag's tasks are numbered by -n")
@@ -159,7 +165,7 @@ def _parse_queue_options(args: argparse.Namespace) -> dict[str, str]:
     try:
         return parse_queues(args.queue or ())
     except ValueError as error:
-        raise ClientError(str(error)) from None
+        raise ClientError(describe_file_error(error)) from None
 
 
 def _bag_terms(

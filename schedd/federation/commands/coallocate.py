@@ -14,7 +14,7 @@ from schedd.cli.user.action_parsers import (
     print_answer,
 )
 from schedd.cli.user.command_session import run_with_exit_code
-from schedd.cli.user.formatting import format_rows, format_table
+from schedd.cli.user.formatting import describe_file_error, format_rows, format_table
 from schedd.client import ClientError
 from schedd.client.answers import CoAllocationView
 from schedd.federation.commands.jobs import connect_federation
@@ -148,7 +148,7 @@ def _read_json(file: Path, kind: str, components: Callable[[Any], Any]) -> dict[
                 component["script"] = (file.parent / component.pop("script_file")).read_text(encoding="utf-8")
         return dict(request)
     except (OSError, UnicodeDecodeError) as error:
-        raise ClientError(f"{file}: {error}") from None
+        raise ClientError(describe_file_error(error)) from None
     except json.JSONDecodeError as error:
         fault = f"not a {kind}: line {error.lineno}, column {error.colno} is no JSON: {error.msg}"
         raise ClientError(f"{file}: {fault}; see schedd coallocate --help") from None
@@ -175,7 +175,7 @@ def _divided_request(args: argparse.Namespace) -> dict[str, Any]:
     try:
         script = sys.stdin.read() if args.script == "-" else Path(args.script).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ClientError(f"{args.script}: {error}") from None
+        raise ClientError(describe_file_error(error)) from None
     component = {
         "request": args.request,
         "cores": args.cores,

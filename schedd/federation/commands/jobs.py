@@ -5,7 +5,13 @@ import os
 from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.command_session import run_with_exit_code, show_json
-from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
+from schedd.cli.user.formatting import (
+    format_duration,
+    format_rows,
+    format_start_cells,
+    format_table,
+    format_time,
+)
 from schedd.client import ClientError, find_endpoint
 from schedd.client.answers import BagView, FederatedJobView
 from schedd.client.json_object import json_members
@@ -38,7 +44,7 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
             show_json({"jobs": jobs})
             return True
         jobs.sort(key=lambda job: (_sort_start(job, now) is None, _sort_start(job, now) or 0, job.submitted))
-        heads = ("JOB", "OWNER", "CLUSTER", "JOB THERE", "STATE", "START")
+        heads = ("JOB", "OWNER", "CLUSTER", "JOB THERE", "STATE", "LIKELY", "90 % BY", "AT THE LATEST")
         print(format_table(heads, [_job_cells(job, now) for job in jobs]))
         there = len({job.cluster for job in jobs if job.cluster})
         print(f"\n{len(jobs)} job{'s' * (len(jobs) != 1)} on {there} cluster{'s' * (there != 1)}")
@@ -108,8 +114,10 @@ def _sort_start(job: FederatedJobView, now: int) -> int | None:
 
 def _job_cells(job: FederatedJobView, now: int) -> tuple[str, ...]:
     sentence = describe_federated_start(job, now)
-    when = sentence.text(lambda moment: format_near_time(moment, now)) if sentence else "not known"
-    return (job.id, job.owner, job.cluster or "-", job.server_job or "-", describe_state(job), when)
+    start = (
+        format_start_cells(sentence, now, planned=True) if sentence is not None else ("not known", "-", "-")
+    )
+    return (job.id, job.owner, job.cluster or "-", job.server_job or "-", describe_state(job), *start)
 
 
 def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,12 @@ from schedd.cli.user.command_session import (
     refusal_code,
     show_json,
 )
-from schedd.cli.user.formatting import format_duration, format_table
+from schedd.cli.user.formatting import (
+    describe_file_error,
+    format_duration,
+    format_start_cells,
+    format_table,
+)
 from schedd.cli.user.time_arguments import parse_coming_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import ClusterWhatIf
@@ -142,7 +147,7 @@ def run(argv: Sequence[str]) -> int:
         print(f"schedd submit: {describe_refusal(error)}", file=sys.stderr)
         return 2 if error.places or error.kind == "not-now" else refusal_code(error)
     except (ClientError, OSError, UnicodeDecodeError, ValueError) as error:
-        print(f"schedd submit: {error}", file=sys.stderr)
+        print(f"schedd submit: {describe_file_error(error)}", file=sys.stderr)
         return 2 if isinstance(error, ValueError | OSError) or "where is" in str(error) else 4
     return 0
 
@@ -266,7 +271,8 @@ class _SubmitOptions:
         for words in args.more or ():
             name, equals, value = words.partition("=")
             if name not in _W_ATTRIBUTES or not equals:
-                raise ValueError(f"-W {words}: there is {', '.join(one + '=' for one in _W_ATTRIBUTES)}")
+                there = ", ".join(f"{one}=" for one in _W_ATTRIBUTES)
+                raise ValueError(f"-W {words}: a federation does not know it; of -W it takes {there}")
             self.attributes[name] = value
 
 
@@ -286,22 +292,21 @@ def _where_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
     """A line per cluster: start, end, or the reason; deadline and costs if the job has them."""
     heads = ["CLUSTER", "PLANNED END"]
     dated, priced = any(row.late_by is not None for row in rows), any(row.cost is not None for row in rows)
-    # The longest column is the last one: a narrow terminal cuts it off.
-    heads += ["DEADLINE"] * dated + ["COST"] * priced + ["START"]
+    heads += [*["DEADLINE"] * dated, *["COST"] * priced, "LIKELY", "90 % BY", "AT THE LATEST"]
     lines = []
+    reasons = []
     for row in rows:
         if row.start is None:
-            why = f"Never: {row.why}" if row.never else f"No start: {row.why}"
-            lines.append((row.cluster, *["-"] * (len(heads) - 2), why))
+            why = row.why if row.never else f"no start: {row.why}"
+            reasons.append(f"{row.cluster}: {why}")
             continue
-        start = describe_start(offered_start_facts(row), now).text(
-            lambda moment: format_near_time(moment, now)
-        )
+        start = format_start_cells(describe_start(offered_start_facts(row), now), now, planned=True)
         end = format_near_time(row.end, now) if row.end is not None else "not known"
         more = [_format_lateness(row.late_by)] * dated
         more += ["-" if row.cost is None else f"{row.cost:,.2f}"] * priced
-        lines.append((row.cluster, end, *more, start))
-    return format_table(tuple(heads), lines)
+        lines.append((row.cluster, end, *more, *start))
+    table = [format_table(tuple(heads), lines)] if lines else []
+    return "\n\n".join([*table, "\n".join(reasons)] if reasons else table)
 
 
 def _format_lateness(late: int | None) -> str:

@@ -363,6 +363,8 @@ def _describe_reserved(on: tuple[BlockedResource, ...]) -> str:
         return f"keeps others off {where}"
     if _WHOLE in what:
         return f"keeps a part of {where} for its jobs, and this job needs whole nodes there"
+    if all(one.name.startswith("reservation ") for one in on):
+        return "keeps it off"
     kept = " and ".join(counted for counted, word in _RESERVED.items() if word in what)
     return f"keeps {kept} of {where} for its jobs" if kept else f"keeps free {where}"
 

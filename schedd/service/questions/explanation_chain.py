@@ -67,6 +67,9 @@ class ChainLink:
     in use; `eligible`: the job may not start yet; `free`: nothing, the plan is being repaired."""
     start: int
     until: int
+    held_until: int
+    """When the last of its jobs, or the reservation, releases these nodes; not before `until`, since the next
+    link begins as soon as it is enough."""
     nodes: tuple[str, ...]
     """Some of the planned nodes that are held."""
     name: str
@@ -221,15 +224,19 @@ class _LinkBuilder:
             name = " and ".join(limits)
             on = f"the limit {name}"
         gap = all(one.cause == "gap" for one in group)
+        holders = {one.slot for one in group if one.slot >= 0 and not gap}
+        ends = (int(self.published.starts[slot] + self.published.durations[slot]) for slot in holders)
+        held_until = max(until, max(ends, default=until))
         return ChainLink(
             kind=kind,
             start=start,
             until=until,
+            held_until=held_until,
             nodes=nodes[:_JOBS],
             name=name,
             jobs=jobs[:_JOBS],
             count=len(slots),
-            words=self._describe(kind, until, on, name, jobs, because, gap=gap),
+            words=self._describe(kind, held_until, on, name, jobs, because, gap=gap),
         )
 
     def _job(self, slot: int, kind: LinkKind) -> ChainJob:
@@ -267,7 +274,7 @@ class _LinkBuilder:
         if kind == "reservation":
             if gap:
                 return f"a gap on {on}, too short {end}, before reservation {name}"
-            return f"reservation {name} keeps {on} {end}"
+            return f"reservation {name} keeps {on or 'it off'} {end}"
         if kind == "limit":
             return f"{name}: that allows no start before {format_moment(until)}"
         if kind == "node":

@@ -21,11 +21,18 @@ class PastJob:
 
     @property
     def published_start(self) -> int | None:
-        return next((one.start for one in reversed(self.moments) if one.kind == "published"), None)
+        return self._last_start("published")
+
+    @property
+    def expected_start(self) -> int | None:
+        return self._last_start("forecast")
 
     @property
     def promised_start(self) -> int | None:
-        return next((one.start for one in reversed(self.moments) if one.kind == "promise"), None)
+        return self._last_start("promise")
+
+    def _last_start(self, kind: str) -> int | None:
+        return next((one.start for one in reversed(self.moments) if one.kind == kind), None)
 
 
 def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: JobVisibility) -> PastJob | None:

@@ -73,5 +73,5 @@ def test_invalid_readings_record_nothing(run: Run, tmp_path: Path, text: str, sa
 def test_missing_file_is_named_in_the_error(run: Run, tmp_path: Path) -> None:
     code, _, err = run("power", "record", str(tmp_path / "none"))
     assert code != 0
-    assert "none: cannot be read" in err
+    assert "none: no such file or directory" in err
     assert run("power", "record", "a", "b")[0] != 0

@@ -350,6 +350,22 @@ def test_notices_cover_all_own_jobs_only(mail_relay: tuple[MailServer, str], sto
         assert [letter["Subject"].split(":")[0] for letter in mail_server.letters] == [f"[{loop.name}] job 2"]
 
 
+def test_a_move_is_mailed_once_to_an_address_with_two_subscriptions(
+    mail_relay: tuple[MailServer, str], store: Store
+) -> None:
+    mail_server, relay = mail_relay
+    with busy_planner() as loop:
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        for one in (subscription(), subscription("2"), subscription(address="b@example.org")):
+            notifier.add(one)
+        notifier.find_notices()
+        delete_first_job(loop)
+        for _ in range(2):
+            notifier.find_notices()
+            notifier.send()
+        assert [letter["To"] for letter in mail_server.letters] == ["ann@example.org", "b@example.org"]
+
+
 def test_unreachable_relay_is_retried(mail_relay: tuple[MailServer, str], store: Store) -> None:
     mail_server, relay = mail_relay
     moment = [0.0]
