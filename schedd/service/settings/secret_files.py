@@ -29,4 +29,4 @@ def read_secret_text(path: Path, what: str) -> str:
     try:
         return read_secret_file(path, what).decode()
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: cannot read {what}: {error.strerror or error}") from None
+        raise SettingsError(f"{path}: cannot read {what}: {error}") from None
