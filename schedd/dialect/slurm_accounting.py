@@ -17,6 +17,13 @@ from typing import Any, Final
 from schedd.dialect.accounting import EndedRun
 
 _NEEDED: Final = ("JobID", "Submit", "Start", "End")
+_STATE: Final = re.compile(r"[A-Z_]+( by \d+)?")
+_TIMES: Final = frozenset({"Submit", "Eligible", "Start", "End"})
+_TEXTS: Final = (
+    *("JobName", "SubmitLine", "Comment", "AdminComment", "SystemComment", "WorkDir", "Extra", "Container"),
+    *("StdIn", "StdOut", "StdErr"),
+)
+"""Columns with texts of users, which sacct prints as they are."""
 _NO_TIME: Final = frozenset({"", "None", "Unknown", "0"})
 _JOB: Final = re.compile(r"(\d{1,19})(?:_(\d{1,19})|\+(\d{1,9}))?")
 _STEP: Final = re.compile(r"\d+(?:_\d+|\+\d+)?\.\w+|\d+_\[.*")
@@ -73,6 +80,7 @@ def read_slurm_table(lines: Iterable[str]) -> SlurmRuns:
     Raises ValueError when the first line is no header, or lacks a column that is needed.
     """
     columns: list[str] = []
+    ended = False  # whether every line ends with a separator
     records: list[tuple[int, EndedRun]] = []
     faults: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 1):
@@ -80,12 +88,12 @@ def read_slurm_table(lines: Iterable[str]) -> SlurmRuns:
         if not text.strip():
             continue
         if is_slurm_header(text):
-            columns = _columns(text)
+            columns, ended = _columns(text), text.endswith("|")
             continue
         if not columns:
             raise ValueError("the first line names no columns: print the log without --noheader")
         try:
-            if (run := _row_run(columns, text)) is not None:
+            if (run := _row_run(columns, text.removesuffix("|") if ended else text)) is not None:
                 records.append((number, run))
         except ValueError as bad:
             faults.append((number, str(bad)))
@@ -124,14 +132,31 @@ def _columns(header: str) -> list[str]:
     return names
 
 
+def _row(columns: Sequence[str], fields: list[str]) -> dict[str, str]:
+    """Return the fields by column. A text of a user, such as a command line, may have separators itself: it
+    is the first one with which the state and all times can be read.
+    """
+    more = len(fields) - len(columns)
+    if more > 0:
+        for place in (i for i, name in enumerate(columns) if name in _TEXTS):
+            merged = "|".join(fields[place : place + more + 1])
+            row = dict(zip(columns, [*fields[:place], merged, *fields[place + more + 1 :]], strict=True))
+            states = _STATE.fullmatch(row.get("State", "COMPLETED").strip()) is not None
+            if states and all(_may_be_time(row[name]) for name in _TIMES & row.keys()):
+                return row
+    if more:
+        raise ValueError(f"{len(fields)} fields where the header has {len(columns)}")
+    return dict(zip(columns, fields, strict=True))
+
+
+def _may_be_time(text: str) -> bool:
+    text = text.strip()
+    return text in _NO_TIME or re.fullmatch(r"\d{9,10}", text) is not None or _ISO.fullmatch(text) is not None
+
+
 def _row_run(columns: Sequence[str], text: str) -> EndedRun | None:
     """Return the run of a line; None for a step, a waiting or running job, or one that never started."""
-    fields = text.split("|")
-    if len(fields) == len(columns) + 1 and not fields[-1]:
-        fields.pop()
-    if len(fields) != len(columns):
-        raise ValueError(f"{len(fields)} fields where the header has {len(columns)}")
-    row = dict(zip(columns, fields, strict=True))
+    row = _row(columns, text.split("|"))
     job = row["JobID"].strip()
     if _STEP.fullmatch(job):
         return None
@@ -144,14 +169,15 @@ def _row_run(columns: Sequence[str], text: str) -> EndedRun | None:
         or _count(row.get("ReqCPUS", ""))
     )
     memory = requested.get("mem") or allocated.get("mem") or row.get("ReqMem", "")
+    start, end = _run_times(row)
     return _run(
         _Job(
             id=_job_id(job),
             state=row.get("State", "").strip().partition(" ")[0],
             submit=_time(row, "Submit"),
             eligible=_time(row, "Eligible"),
-            start=_time(row, "Start"),
-            end=_time(row, "End"),
+            start=start,
+            end=end,
             procs=procs,
             limit=_limit(row),
             memory=_memory(memory, max(procs, 1), max(nodes, 1)),
@@ -164,6 +190,7 @@ def _row_run(columns: Sequence[str], text: str) -> EndedRun | None:
             partition=row.get("Partition", ""),
             name=row.get("JobName", ""),
             qos=row.get("QOS", ""),
+            reservation=row.get("Reservation", ""),
         )
     )
 
@@ -206,6 +233,7 @@ def _json_run(job: Mapping[str, Any]) -> EndedRun | None:
             partition=str(job.get("partition") or ""),
             name=str(job.get("name") or ""),
             qos=str(job.get("qos") or ""),
+            reservation=str(_part(job, "reservation").get("name") or ""),
         )
     )
 
@@ -232,6 +260,7 @@ class _Job:
     partition: str
     name: str
     qos: str
+    reservation: str
 
 
 def _run(job: _Job) -> EndedRun | None:
@@ -252,6 +281,7 @@ def _run(job: _Job) -> EndedRun | None:
         "qos": job.qos,
         "Exit_status": _exit_status(job.state, job.exit),
         "exec_host": _exec_host(job.hosts, job.procs),
+        "Resource_List.advres": job.reservation,
     }
     if job.limit:
         values["Resource_List.walltime"] = str(job.limit)
@@ -313,6 +343,36 @@ def _time(row: Mapping[str, str], column: str) -> int:
         return int(datetime.fromisoformat(text).timestamp())  # in the time zone of this host
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"{column} {text[:40]!r} is no time") from None
+
+
+def _run_times(row: Mapping[str, str]) -> tuple[int, int]:
+    """Return start and end. Local times in the hour that a change of the clock repeats may be the later ones:
+    the elapsed time says so, or an end before the start.
+    """
+    start, end = _time(row, "Start"), _time(row, "End")
+    later = {column: _later_time(row.get(column, "").strip()) for column in ("Start", "End")}
+    elapsed = _count(row.get("ElapsedRaw", ""))
+    pairs = [(a, b) for a in (start, later["Start"] or start) for b in (end, later["End"] or end)]
+    if len(set(pairs)) == 1:
+        return start, end
+    if (
+        elapsed
+        and (found := next((pair for pair in pairs if pair[1] - pair[0] == elapsed), None)) is not None
+    ):
+        return found
+    return next((pair for pair in pairs if pair[1] >= pair[0]), (start, end))
+
+
+def _later_time(text: str) -> int:
+    """Return the later meaning of a local time that occurs twice; 0: it does not."""
+    if not _ISO.fullmatch(text):
+        return 0
+    try:
+        moment = datetime.fromisoformat(text)
+        first, second = moment.timestamp(), moment.replace(fold=1).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return 0
+    return int(second) if second > first else 0
 
 
 def _limit(row: Mapping[str, str]) -> int:

@@ -311,3 +311,51 @@ def test_any_text_is_read_or_a_fault(texts: list[str], place: int) -> None:
     for run in found.runs:
         assert run.eligible <= run.start <= run.end
         assert run.procs >= 1
+
+
+def test_texts_of_users_may_have_separators() -> None:
+    (run,) = runs(row(JobName="a | b || c"))
+    assert (run.values["jobname"], run.start, run.procs) == ("a | b || c", T + 100, 8)
+    found = read_slurm_table([COLUMNS, f"{row()}|more"])
+    assert [reason for _, reason in found.faults] == ["20 fields where the header has 19"]
+
+
+def test_a_last_text_that_is_empty_is_no_separator_at_the_end() -> None:
+    """Without a separator at the end of the header an empty last field is one field, not one too many."""
+    found = read_slurm_table([COLUMNS, f"{row(NodeList='')}|"])
+    assert [reason for _, reason in found.faults] == ["20 fields where the header has 19"]
+    (run,) = read_slurm_table([f"{COLUMNS}|", row(JobName="a|b") + "|"]).runs
+    assert run.values["jobname"] == "a|b"
+
+
+def test_the_reservation_of_a_run_is_read() -> None:
+    (run,) = read_slurm_table([f"{COLUMNS}|Reservation", f"{row()}|course"]).runs
+    assert run.values["Resource_List.advres"] == "course"
+    job = json_job(reservation={"id": 3, "name": "course"})
+    (run,) = read_slurm_json(json.dumps({"jobs": [job]})).runs
+    assert run.values["Resource_List.advres"] == "course"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "elapsed", "wanted"),
+    [
+        ("2024-10-27T02:50:00", "2024-10-27T02:10:00", "", 1_200),
+        ("2024-10-27T02:10:00", "2024-10-27T02:50:00", "2400", 2_400),
+        ("2024-10-27T02:10:00", "2024-10-27T02:50:00", "6000", 6_000),
+        ("2024-10-27T01:50:00", "2024-10-27T02:10:00", "4800", 4_800),
+        ("2024-10-27T02:10:00", "2024-10-27T04:10:00", "7200", 7_200),
+        ("2024-10-27T02:10:00", "2024-10-27T04:10:00", "10800", 10_800),
+    ],
+)
+def test_local_times_of_the_hour_that_a_clock_repeats_are_told_apart(
+    start: str, end: str, elapsed: str, wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        times = row(Submit="2024-10-26T10:00:00", Eligible="2024-10-26T10:00:00", Start=start, End=end)
+        (run,) = read_slurm_table([f"{COLUMNS}|ElapsedRaw", f"{times}|{elapsed}"]).runs
+        assert run.end - run.start == wanted
+    finally:
+        monkeypatch.undo()
+        time.tzset()
