@@ -43,6 +43,12 @@ def test_an_offered_deadline_is_a_command_of_the_jobs_server(name: str, command:
     assert describe_deadline(job, 0).endswith(command)
 
 
+def test_an_offered_deadline_names_the_other_extensions_that_qalter_replaces() -> None:
+    resources = {"x.deadline": "+01:00:00", "x.advres": "review"}
+    job = cast("JobView", JsonObject(_REFUSED | {"resources": resources}))
+    assert "with the other values of -W x, which qalter replaces together" in describe_deadline(job, 0)
+
+
 def test_the_deadline_offered_by_a_what_if_is_a_part_of_the_request() -> None:
     asked = cast("WhatIfVariantResult", JsonObject(_REFUSED))
     assert describe_deadline(asked, 0).endswith("(deadline=1796059906)")

@@ -115,7 +115,11 @@ def _format_offer(job: JobView | WhatIfVariantResult, deadline: str) -> str:
         return f"deadline={deadline}"
     names = {name.lower() for name in resources}
     as_extension = "x.deadline" in names and "deadline" not in names
-    return f"qalter {'-W x=deadline:' if as_extension else '-l deadline='}{deadline}"
+    if not as_extension:
+        return f"qalter -l deadline={deadline}"
+    others = any(name.startswith("x.") and name != "x.deadline" for name in names)
+    more = ", with the other values of -W x, which qalter replaces together" if others else ""
+    return f"qalter -W x=deadline:{deadline}{more}"
 
 
 def format_nodes(shares: Sequence[ShareFacts]) -> str:

@@ -291,12 +291,15 @@ def planned_condition(sentence: StartSentence, planned: int) -> str:
 
 
 def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
-    """When, where and why; then the remarks on the job that these rows do not contain."""
+    """When, where and why; then the remarks on the job that these rows do not contain, as those on conditions
+    and a deadline do.
+    """
     rows = list(_start_rows(job, found, now))
     yield from rows
-    conditions = "if " + " and ".join(job.conditional)
+    conditions = f"if {' and '.join(job.conditional)}" if job.conditional else "\n"
     shown = "\n".join(text for _, text in rows)
-    notes = [note for note in job.notes if note not in shown and note != conditions]
+    known = (conditions, "its deadline, ") if job.deadline is not None else conditions
+    notes = [note for note in job.notes if note not in shown and not note.startswith(known)]
     yield from (("" if i else "note", note) for i, note in enumerate(notes))
 
 

@@ -78,6 +78,8 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if kept is None:
         raise ClientError("there are no alternatives yet: schedd alternatives search")
     if args.act == "apply":
+        if args.tolerance is not None and not 0 <= args.tolerance <= 100:
+            raise ClientError(f"--tolerance {args.tolerance:g}: a share in percent is from 0 to 100")
         tolerance = args.tolerance / 100 if args.tolerance is not None else None
         done = client.apply_alternative(kept.number, args.plan, tolerance=tolerance)
         show_json(done) if args.json else print(_applied_text(done))

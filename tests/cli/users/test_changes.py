@@ -129,6 +129,9 @@ def test_alternatives_are_searched_shown_and_applied(
     assert re.search(r"^wait +\S+ -> \S+$", out, re.MULTILINE)
     code, _, err = run("alternatives", "apply", "1", "--tolerance", "0")
     assert (code, "of the jobs have come, gone or moved" in err) == (6, True)
+    for share in ("200", "-1"):
+        code, _, err = run("alternatives", "apply", "1", f"--tolerance={share}")
+        assert (code, f"--tolerance {share}: a share in percent is from 0 to 100" in err) == (2, True)
     assert run("alternatives", "search", "--weight", "energy")[2].endswith("such as energy=2\n")
     assert "there is no objective 'x'" in run("alternatives", "search", "--weight", "x=1")[2]
 
