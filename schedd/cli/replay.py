@@ -172,6 +172,7 @@ def run(argv: Sequence[str]) -> int:
         parse_policies,
         parse_search,
         parse_slacks,
+        with_queue_order,
     )
     from schedd.replay.comparison import ComparedMachine, Comparison  # noqa: PLC0415
     from schedd.replay.machine_state import ReplayDefectError  # noqa: PLC0415
@@ -216,6 +217,7 @@ def run(argv: Sequence[str]) -> int:
         slacks = parse_slacks(args.slack or "0")
         runs = [run for name in policies for run in expand_runs(name, slacks, search, args.hold or 0)]
         site = load_site_run(args.policy_file, bounds)
+        runs = [with_queue_order(run, site) for run in runs]
         if args.recommend:
             _check_recommend_options(args, bool(args.policy) or len(paths) < len(args.logs), site, stops)
             _recommend_mode(

@@ -5,13 +5,14 @@ import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from schedd.dialect import RequestError, parse_size
 from schedd.engine import EngineSettings
 from schedd.optimize import SearchSettings
 from schedd.plan.criteria import Criterion, parse_criteria
 from schedd.plan.evaluate import CriterionWeights
+from schedd.policy.site import site_policy
 from schedd.policy.slack import Slack
 from schedd.replay.comparison import GROUPS, POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS
@@ -144,6 +145,22 @@ def load_site_run(path: Path | None, bounds: dict[str, Any]) -> SiteRun | None:
     except ValueError as error:
         raise TraceError(f"--{error}") from None
     return SiteRun(f"cluster {name} of {path}", settings, searching)
+
+
+_QUEUE_ORDER: Final = ("priority", "fair_share")
+"""Tables of a site's policy that the order of `multi-queue` depends on."""
+
+
+def with_queue_order(
+    run: tuple[str, str, dict[str, Any]], site: SiteRun | None
+) -> tuple[str, str, dict[str, Any]]:
+    """A run of `multi-queue` with the queue priorities and the shares of a site; other runs as they are."""
+    name, policy, arguments = run
+    if site is None or policy != "multi-queue":
+        return run
+    plain = site.settings.site.plain
+    order = site_policy({table: plain[table] for table in _QUEUE_ORDER if plain.get(table) is not None})
+    return name, policy, {**arguments, "settings": EngineSettings(site=order)}
 
 
 def print_note(text: str) -> None:

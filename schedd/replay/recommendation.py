@@ -177,6 +177,8 @@ def _reasons(chosen: str, best: str, ratios: Mapping[str, ModeRatios], safe: set
                 f"{mode} has a better score ({ratios[mode].score:.2f} against {of.score:.2f}), but a tail "
                 f"of {ratios[mode].worst_tail:.2f} times EASY's."
             )
+        else:
+            yield f"{mode} is left out for a tail of {ratios[mode].worst_tail:.2f} times EASY's."
     others = [mode for mode in ratios if mode not in (chosen, best) and (mode in safe or not safe)]
     if others:
         scores = ", ".join(f"{mode} {ratios[mode].score:.2f}" for mode in others)

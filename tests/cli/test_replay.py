@@ -331,6 +331,17 @@ def test_a_site_that_does_not_search_is_replayed_without_searches(
     assert "slack 1m; policy: none; no search (search_every = 0)" in capsys.readouterr().err
 
 
+def test_multi_queue_has_the_priorities_of_queues_of_a_policy_file(rows: Rows, tmp_path: Path) -> None:
+    log, path = tmp_path / "queues.swf", tmp_path / "schedd.toml"
+    lines = [swf_line(1, 0, 100, 4), swf_line(2, 1, 100, 4), swf_line(3, 2, 10, 4)]
+    lines[2] = lines[2].replace(" 1 1 1 1 -1 -1", " 1 1 2 1 -1 -1")
+    log.write_text("; MaxProcs: 4\n" + "".join(lines))
+    path.write_text("[clusters.east]\nsearch_every = 0\n[clusters.east.site.priority.queues]\n2 = 5\n")
+    (plain,) = rows(log, "--policy", "multi-queue")
+    ranked, _ = rows(log, "--policy", "multi-queue", "--policy-file", path)
+    assert (plain["avg_wait_s"], ranked["avg_wait_s"]) == ((0 + 99 + 198) / 3, (0 + 98 + 109) / 3)
+
+
 def test_a_policy_file_is_checked_as_the_daemon_checks_it(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,9 @@ def test_a_mode_with_a_far_longer_tail_is_passed_over() -> None:
     found = recommend_mode([log_results(search=search, shortest=(0.8, 0.8, 1.1, 1.0, 9))])
     assert found.mode == "shortest"
     assert "search has a better score (0.61 against 0.92), but a tail of 1.50 times EASY's" in found.reason
+    slower = (0.9, 0.9, 1.0, 1.5, 9.0)
+    found = recommend_mode([log_results(search=slower, shortest=(0.8, 0.8, 1.1, 1.0, 9))])
+    assert "search is left out for a tail of 1.50 times EASY's." in found.reason
     worse = (0.9, 0.9, 1.6, 1.6, 9.0)
     found = recommend_mode([log_results(search=search, shortest=worse, plan=worse)])
     assert found.mode == "search"
