@@ -1,6 +1,7 @@
 """Reader of PBS and TORQUE accounting logs: every run that ended; one lost to a rerun is a job of its own."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from sys import intern
 
@@ -11,6 +12,7 @@ from schedd.dialect.deadline import logged_deadline
 from schedd.dialect.moldable import lists_alternatives, read_alternatives, read_walltime_range
 from schedd.dialect.partition import logged_partition
 from schedd.dialect.qos import logged_qos
+from schedd.dialect.torque_names import ADDED_BY_THE_SERVER, OBEYED, REFUSED
 from schedd.engine import array_name
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
@@ -19,6 +21,26 @@ from schedd.wire.job_extensions import extension_resources
 _IGNORED = ("software",)
 """Requests that no replay follows: the log does not have how many licences there were."""
 _RESOURCE = "Resource_List."
+_OF_ALL_SERVERS = (
+    OBEYED
+    | ADDED_BY_THE_SERVER
+    | REFUSED.keys()
+    | {
+        *(
+            "select",
+            "schedselect",
+            "place",
+            "ngpus",
+            "host",
+            "vnode",
+            "mpiprocs",
+            "ompthreads",
+            "accelerator",
+        ),
+        *("min_walltime", "max_walltime", "soft_walltime", "preempt_targets"),
+    }
+)
+"""Resources with a meaning of their own for a server or a scheduler."""
 _KILLED = 256
 """TORQUE and OpenPBS report an end by signal N as exit status 256 + N, among them every deletion."""
 
@@ -126,11 +148,28 @@ def job_of_run(run: EndedRun) -> TraceJob:
         min_walltime=bounds[0] if bounds is not None else 0,
         alternatives=() if unknown_shape else alternatives,
         reservation=intern(read_advres(asked)),
+        own_resources=_own_resources(values),
         ignored=(
             *(name for name in _IGNORED if f"{_RESOURCE}{name}" in values or extensions.get(f"x.{name}")),
             *(("trl",) if unknown_shape else ()),
         ),
     )
+
+
+def _own_resources(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The requested resources of the site, without those of all servers. Equal ones are one object."""
+    found = tuple(
+        (name, value)
+        for key, value in values.items()
+        if key.startswith(_RESOURCE) and (name := key.removeprefix(_RESOURCE).lower()) not in _OF_ALL_SERVERS
+    )
+    return _share(found) if found else ()
+
+
+@lru_cache(maxsize=1 << 16)
+def _share(one: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the first of equal values."""
+    return one
 
 
 def _submission(run: EndedRun) -> int:

@@ -78,7 +78,7 @@ def replay(
     pauses = [(begin, end, jobs[i].procs) for i, begin, end in schedule.pauses]
     check_capacity(schedule.start, schedule.end, [job.procs for job in jobs], capacity, pauses)
     used = (
-        peak_usage(settings.site, jobs, schedule.start.tolist(), schedule.end.tolist())
+        peak_usage(settings.site, prepared, jobs, schedule.start.tolist(), schedule.end.tolist())
         if settings.site.plain
         else []
     )

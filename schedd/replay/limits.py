@@ -3,10 +3,20 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from schedd.dialect import RequestError
 from schedd.dialect.partition import PARTITION, read_partitions
-from schedd.engine import Engine, EngineSettings, job_labels, job_refusal, job_scopes
+from schedd.engine import (
+    Engine,
+    EngineSettings,
+    RequestReader,
+    job_labels,
+    job_refusal,
+    job_scopes,
+    make_claim,
+    planner_node,
+)
 from schedd.policy.limits import Limit, format_limit
 from schedd.policy.site import SitePolicy, site_policy
 from schedd.replay.prepared import Prepared
@@ -18,6 +28,14 @@ _AMOUNTS: Mapping[str, Callable[[TraceJob], int]] = {
     "walltime": lambda job: job.estimate,
     "cpu_seconds": lambda job: job.procs * job.estimate,
 }
+_OF_REQUEST: Final[Mapping[str, str]] = {
+    "nodes": "nodes",
+    "gpus": "gpus",
+    "mem": "mem",
+    "node_seconds": "nodes",
+    "gpu_seconds": "gpus",
+}
+"""Amounts of the request on a machine with node shapes, perhaps times the walltime."""
 _OWNERS: Mapping[str, Callable[[TraceJob], str]] = {
     "all": lambda _: "all",
     "user": lambda job: job.user,
@@ -25,6 +43,41 @@ _OWNERS: Mapping[str, Callable[[TraceJob], str]] = {
     "account": lambda job: job.account,
     "project": lambda job: job.project,
 }
+
+
+class JobAmounts:
+    """What limits count of each job of a replay. Requests are read only for limits that need it."""
+
+    def __init__(self, prepared: Prepared, as_run: Sequence[TraceJob] | None = None) -> None:
+        """``as_run``: the jobs with the walltime and the shape that they ran with."""
+        self._prepared = prepared
+        self._jobs = as_run if as_run is not None else prepared.jobs
+        self._reader: RequestReader | None = None
+        self._known: dict[object, Mapping[str, int]] = {}
+
+    def knows(self, what: str) -> bool:
+        """Return whether the log says how much of it each job takes."""
+        return what in _AMOUNTS or (what in _OF_REQUEST and self._prepared.site.shaped)
+
+    def amount(self, i: int, what: str) -> int:
+        """Return how much of it job number ``i`` takes."""
+        job = self._jobs[i]
+        if what in _AMOUNTS:
+            return _AMOUNTS[what](job)
+        found = self._request_amounts(i).get(_OF_REQUEST[what], 0)
+        return found * job.estimate if what.endswith("_seconds") else found
+
+    def _request_amounts(self, i: int) -> Mapping[str, int]:
+        ask = self._prepared.requests[i]
+        key = (ask.family, *sorted(ask.resources.items()))
+        if key not in self._known:
+            if self._reader is None:
+                self._reader = RequestReader(EngineSettings())
+                nodes = [planner_node(node) for node in self._prepared.site.nodes]
+                self._reader.set_nodes({node.name: node for node in nodes})
+            facts = replace(self._prepared.facts(i), resources=ask.resources)
+            self._known[key] = make_claim(facts, self._reader.read(facts, None, {})).amounts
+        return self._known[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +96,7 @@ def jobs_within_limits(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, 
     Raises TraceError for limits of facts that logs do not contain, and when no job is left.
     """
     prepared, refused = _with_labels(prepared, site)
+    amounts = JobAmounts(prepared)
     limits = [
         *site.limits,
         *(limit for limit in site.tallied_limits if limit.counts != "soft"),
@@ -50,13 +104,13 @@ def jobs_within_limits(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, 
     for limit in limits:
         if limit.counts == "used" and not limit.period and not limit.half_life:
             raise TraceError(f"{format_limit(limit)!r} would end the replay: give it a period or a half-life")
-        if limit.what not in _AMOUNTS or limit.who not in _OWNERS:
+        if not amounts.knows(limit.what) or limit.who not in _OWNERS:
             raise TraceError(f"a log does not say enough for the limit {format_limit(limit)!r}: leave it out")
     kept = [
         i
         for i, job in enumerate(prepared.jobs)
         if all(
-            _AMOUNTS[limit.what](job) <= limit.amount
+            amounts.amount(i, limit.what) <= limit.amount
             for limit in limits
             if _concerns(limit, limits, job) is not None
         )
@@ -106,17 +160,23 @@ def _known_partitions(requested: str, known: Collection[str]) -> str:
 
 
 def peak_usage(
-    site: SitePolicy, jobs: Sequence[TraceJob], start: Sequence[int], end: Sequence[int]
+    site: SitePolicy,
+    prepared: Prepared,
+    jobs: Sequence[TraceJob],
+    start: Sequence[int],
+    end: Sequence[int],
 ) -> list[LimitPeak]:
-    """Return the peak use of each limit over ``[start, end)``; in a second ends precede starts."""
-    limits = site.limits
+    """Return the peak use of each limit over ``[start, end)``; in a second ends precede starts. ``jobs`` are
+    those of the replay as they ran.
+    """
+    limits, amounts = site.limits, JobAmounts(prepared, jobs)
     found = []
     for limit in limits:
         changes: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for job, begin, stop in zip(jobs, start, end, strict=True):
+        for i, (job, begin, stop) in enumerate(zip(jobs, start, end, strict=True)):
             whose = _concerns(limit, limits, job)
             if whose is not None:
-                amount = _AMOUNTS[limit.what](job)
+                amount = amounts.amount(i, limit.what)
                 changes[whose] += [(int(begin), amount), (int(stop), -amount)]
         used, by = max(((_most(moves), whose) for whose, moves in changes.items()), default=(0, ""))
         found.append(LimitPeak(format_limit(limit), limit.amount, used, by))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from schedd.dialect.partition import NODE_PARTITION, PARTITION
@@ -12,9 +13,11 @@ from schedd.engine import EngineSettings, RequestReader, planner_node
 from schedd.model import Request
 from schedd.plan.plan import Plan
 from schedd.plan.views import find_unmet_requirement
+from schedd.policy.expressions import parse_formula
 from schedd.replay.site import ReplaySite, TraceRequest
 from schedd.replay.workload import Estimates, Selection, TraceError, TraceJob
 from schedd.wire import JobFacts
+from schedd.wire.quick_init import quick_replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,24 @@ class Prepared:
             known = [job.reservation if job.reservation in reservations else "" for job in found.jobs]
             named = zip(found.jobs, known, strict=True)
             found = replace(found, jobs=tuple([replace(job, reservation=name) for job, name in named]))
+        if any(job.own_resources for job in found.jobs):
+            found = found.with_resources(_formula_names(plain))
         wishes = {job.topology for job in found.jobs if job.topology}
         unknown = {wish for wish in wishes if read_level({TOPOLOGY: wish}) not in levels}
         if not unknown:
             return found
         jobs = [replace(job, topology="") if job.topology in unknown else job for job in found.jobs]
         return replace(found, jobs=tuple(jobs))
+
+    def with_resources(self, names: frozenset[str]) -> "Prepared":
+        """Return the same with only these of the jobs' own resources."""
+
+        @cache
+        def kept(own: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+            return tuple([(name, value) for name, value in own if name in names])
+
+        jobs = [quick_replace(job, own_resources=kept(job.own_resources)) for job in self.jobs]
+        return replace(self, jobs=tuple(jobs))
 
     def without_partitions(self) -> "Prepared":
         """Return the same without requested partitions, for a policy that has none."""
@@ -99,9 +114,19 @@ class Prepared:
             found["trl"] = ":".join([f"{tasks}@{seconds}" for tasks, seconds in job.alternatives])
         if job.reservation:
             found["advres"] = job.reservation
+        found.update(job.own_resources)
         if job.cost_limit is not None:
             found["cost_limit"] = f"{job.cost_limit:.4f}"
         return found
+
+
+def _formula_names(plain: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names in the formulas of a policy, in lower case."""
+    sets = (plain.get("periods") or {}).get("sets") or {}
+    policies = [plain, *[one.get("tables") or {} for one in sets.values()]]
+    texts = [(one.get("formula") or {}).get("expression", "").strip() for one in policies]
+    formulas = [parse_formula(text) for text in texts if text]
+    return frozenset(name.lower() for one in formulas for name in (*one.names, *one.text_names))
 
 
 def prepare(selection: Selection, site: ReplaySite, unix_start_time: int | None = None) -> Prepared:

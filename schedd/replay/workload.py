@@ -49,7 +49,8 @@ class TraceJob:
     ``node_count`` are of the whole job, 0 where its specification says them; ``gres`` and ``topology`` are
     values of these resources. ``min_walltime``: the shortest walltime that the owner accepts, 0 for none but
     ``estimate``. ``alternatives``: (tasks, seconds) between which the scheduler may choose. ``reservation``:
-    the one that the job names. ``ignored``: requests in the log that no replay follows.
+    the one that the job names. ``own_resources``: further requested resources, which a formula may name.
+    ``ignored``: requests in the log that no replay follows.
     """
 
     id: int | str
@@ -86,6 +87,7 @@ class TraceJob:
     min_walltime: int = 0
     alternatives: tuple[tuple[int, int], ...] = ()
     reservation: str = ""
+    own_resources: tuple[tuple[str, str], ...] = ()
     ignored: tuple[str, ...] = ()
 
     @property

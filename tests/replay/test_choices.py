@@ -6,10 +6,11 @@ from schedd.policy.site import site_policy
 from schedd.policy.slack import Slack
 from schedd.replay.accounting import parse_ended
 from schedd.replay.driver import replay, run
+from schedd.replay.limits import jobs_within_limits
 from schedd.replay.prepared import prepare
 from schedd.replay.reservations import follow_reservations
 from schedd.replay.site import equal_node_site, single_node_site
-from schedd.replay.workload import Estimates, Trace, TraceJob, select
+from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, select
 
 HOUR = 3600
 
@@ -136,3 +137,45 @@ def test_jobs_run_in_the_reservation_that_they_name_if_the_policy_has_it() -> No
     assert run(ready, "conservative", validate=True).start.tolist()[0] == 1, "no policy, no reservation"
     once = {"reservations": {"course": {**COURSE["reservations"]["course"], "rule": ""}}}
     assert follow_reservations(ready, site_policy(once))[1] == 4
+
+
+def test_resources_of_the_site_count_in_a_formula() -> None:
+    jobs = [
+        ended(f"end=1100 Resource_List.ncpus=2 Resource_List.walltime=1000 Resource_List.{own}")
+        for own in ("score=1", "Score=7", "score=3", "arch=linux")
+    ]
+    assert [job.own_resources for job in jobs] == [
+        (("score", "1"),),
+        (("score", "7"),),
+        (("score", "3"),),
+        (),
+    ]
+    first = TraceJob(id=9, submit=0, run=500, procs=2, estimate=500)
+    ready = prepare(select(Trace("t", (first, *jobs)), estimates="user", procs=2), single_node_site(2))
+    policy = {"formula": {"expression": "score"}}
+    kept, left_out = jobs_within_limits(ready, site_policy(policy))
+    assert left_out == 0
+    found = run(kept, "conservative", site=policy, slack=Slack(100_000, 0), validate=True)
+    assert found.start.tolist()[1:] == [2_500, 500, 1_500, 3_500]
+
+
+def test_limits_on_nodes_gpus_and_memory_hold_in_a_replay_with_node_shapes() -> None:
+    jobs = [
+        TraceJob(id=i, submit=i, run=100, procs=2, estimate=200, user="ann", nodes_spec="2:ppn=1")
+        for i in range(3)
+    ]
+    chosen = select(Trace("t", tuple(jobs)), estimates="user", procs=8)
+    ready = prepare(chosen, equal_node_site(8, 1))
+    site = site_policy({"limits": [{"amount": 4, "what": "nodes", "who": "user"}]})
+    kept, left_out = jobs_within_limits(ready, site)
+    assert left_out == 0
+    found = replay(kept, "conservative", site=site.plain, validate=True)
+    (peak,) = found.limits
+    assert (peak.used, peak.by) == (4, "ann")
+    with pytest.raises(TraceError, match="none of its jobs"):
+        jobs_within_limits(
+            ready, site_policy({"limits": [{"amount": 300, "what": "node_seconds", "who": "user"}]})
+        )
+    plain = prepare(chosen, single_node_site(8))
+    with pytest.raises(TraceError, match="a log does not say enough"):
+        jobs_within_limits(plain, site)

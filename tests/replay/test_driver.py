@@ -216,7 +216,7 @@ def test_violated_limits_are_detected_independently() -> None:
     ready = _user_limits(jobs, 2)
     limit = _limits(Each(1, 1))
     schedule = run(ready, "conservative")
-    seen = peak_usage(site_policy(limit), ready.jobs, schedule.start.tolist(), schedule.end.tolist())
+    seen = peak_usage(site_policy(limit), ready, ready.jobs, schedule.start.tolist(), schedule.end.tolist())
     assert [(peak.used, peak.amount, peak.by) for peak in seen] == [(2, 1, "u0"), (2, 1, "u0")]
     assert not promises_held(jobs, schedule.start.tolist(), Each(1, 1))
     result = replay(ready, "conservative", site=limit)
@@ -242,10 +242,10 @@ def test_limits_of_accounts_and_projects_count_the_jobs_of_each() -> None:
     ready, left_out = jobs_within_limits(replace(ready, jobs=tuple(jobs)), site_policy(site))
     schedule = run(ready, "conservative", site=site)
     assert (left_out, sorted(schedule.start.tolist())) == (0, [0, 0, 0, 0, 10, 10])
-    seen = peak_usage(site_policy(site), ready.jobs, schedule.start.tolist(), schedule.end.tolist())
+    seen = peak_usage(site_policy(site), ready, ready.jobs, schedule.start.tolist(), schedule.end.tolist())
     assert [peak.used for peak in seen] == [1, 1]
     unlimited = run(ready, "conservative")
-    seen = peak_usage(site_policy(site), ready.jobs, unlimited.start.tolist(), unlimited.end.tolist())
+    seen = peak_usage(site_policy(site), ready, ready.jobs, unlimited.start.tolist(), unlimited.end.tolist())
     assert [peak.used for peak in seen] == [2, 2]
 
 
