@@ -53,6 +53,16 @@ class ObjectiveInput:
     limits: Floats
 
 
+def measurable_objectives(books: NodeEconomics) -> tuple[Objective, ...]:
+    """Return the objectives whose value is known of any plan, in the order of `Objective`."""
+    unknown = set() if books.metered else {Objective.ENERGY}
+    if not books.priced:
+        unknown |= {Objective.COST, Objective.COST_OVERRUN}
+    if bool(np.isnan(books.failing[books.nodes]).any()):
+        unknown.add(Objective.LOSS)
+    return tuple(one for one in Objective if one not in unknown)
+
+
 def measure_objectives(plan: Plan, facts: ObjectiveInput, now: int) -> ObjectiveVector:
     """Return the objective vector of ``plan`` at ``now``."""
     values = Evaluation(plan, facts.columns, now).values()

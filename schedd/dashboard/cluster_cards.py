@@ -10,7 +10,7 @@ from schedd.dashboard.viewer import Viewer
 from schedd.engine import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import CurrentFault, JobStartState, current_faults, job_start_state
-from schedd.service.read.gaps import find_gaps
+from schedd.service.read.gaps import capacity_steps
 from schedd.service.read.job_visibility import visibility_for
 from schedd.service.read.plan_lists import count_jobs
 
@@ -71,7 +71,7 @@ def summarise_cluster(request: Request, loop: PlanLoop, viewer: Viewer) -> Clust
 def next_free(published: PlanSnapshot) -> FreeCapacity | None:
     """Return the first free capacity in the plan, from now on."""
     begin = published.as_of
-    for step in find_gaps(published, begin, begin + _HORIZON_S, limit=0).totals:
+    for step in capacity_steps(published, begin, begin + _HORIZON_S):
         if step.cpus:
             return FreeCapacity(step.start, step.cpus, step.idle_nodes)
     return None

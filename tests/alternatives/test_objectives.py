@@ -7,7 +7,12 @@ import pytest
 
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.alternatives.objective_weights import Objective
-from schedd.alternatives.objectives import ObjectiveInput, ObjectiveMeasure, measure_objectives
+from schedd.alternatives.objectives import (
+    ObjectiveInput,
+    ObjectiveMeasure,
+    measurable_objectives,
+    measure_objectives,
+)
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
 from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.plan import Plan
@@ -77,6 +82,18 @@ def test_every_objective_has_a_value_and_unit() -> None:
     assert (found[Objective.MAKESPAN].value, found[Objective.WAIT].value) == (1500, 550)
     assert found[Objective.WAIT_MAX].value == 1000
     assert found[Objective.SLOWDOWN].value == pytest.approx((1500 / 500 + 1000 / 900) / 2)
+
+
+@pytest.mark.parametrize(
+    "economy", [PRICED, Economy(), Economy(draws=PRICED.draws), Economy(prices=PRICED.prices)]
+)
+@pytest.mark.parametrize("failing", [None, {"n1": 1e-6}])
+def test_measurable_objectives_are_those_with_a_value(
+    economy: Economy, failing: dict[str, float] | None
+) -> None:
+    priced = PricedPlan(economy, failing)
+    known = [one for one, measured in priced.measure().items() if measured.value is not None]
+    assert list(measurable_objectives(priced.facts.economics)) == known
 
 
 def test_non_utilisation_is_the_mean_idle_time_over_usable_nodes() -> None:

@@ -7,7 +7,6 @@ from fastapi import Query, Request
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from schedd.api.planner_calls import get_plan_fork
 from schedd.api.problems import ProblemError, note_refusal
 from schedd.api.routes import RouteTable
 from schedd.dashboard.menu import MenuPage
@@ -25,7 +24,7 @@ from schedd.features.alternatives.plot import build_plot, choose_axes
 from schedd.features.alternatives.settings import ChooseSettings
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.questions.objectives import measure_fork
+from schedd.service.questions.objectives import known_objectives
 from schedd.wire.section import problem_words
 
 router = RouteTable(prefix="/{cluster}/alternatives")
@@ -127,7 +126,7 @@ async def _render(
     chosen = _alternative_search(request, cluster)
     found = chosen.latest
     wanted = axes or {"x": "", "y": "", "size": ""}
-    known = await asyncio.to_thread(measure_fork, await get_plan_fork(cluster))
+    known = await asyncio.to_thread(known_objectives, cluster.published)
     site = cluster.published.settings.site
     shown = choose_axes(found, **wanted) if found is not None else None
     opened = next((one for one in found.plans if one.number == plan), None) if found is not None else None
@@ -145,7 +144,7 @@ async def _render(
         moves=sorted(opened.moves, key=lambda one: -abs(one.after - one.before))[:_MAX_MOVES_SHOWN]
         if opened
         else (),
-        known=[(one.objective, one.value, one.unit) for one in known],
+        known=known,
         weights=found.weights if found is not None else site.objectives or {},
         choosing=site.part(ChooseSettings),
         seconds=_SEARCH_S,

@@ -6,7 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.alternatives.node_economics import NodeEconomics
-from schedd.alternatives.objectives import ObjectiveInput, ObjectiveVector, measure_objectives
+from schedd.alternatives.objective_weights import Objective
+from schedd.alternatives.objectives import (
+    ObjectiveInput,
+    ObjectiveVector,
+    measurable_objectives,
+    measure_objectives,
+)
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine import JobRecord, PlanSnapshot
 from schedd.model import Placement
@@ -88,6 +94,11 @@ def _limits(published: PlanSnapshot) -> npt.NDArray[np.float64]:
         if record is not None and (limit := read_cost_limit(record.facts.resources)) is not None:
             found[slot] = limit
     return found
+
+
+def known_objectives(published: PlanSnapshot) -> tuple[Objective, ...]:
+    """Return the objectives that the site's watts, prices and history of nodes let it measure."""
+    return measurable_objectives(node_economics(published, published.as_of))
 
 
 def measure_fork(fork: PlanFork) -> ObjectiveVector:

@@ -71,28 +71,57 @@ def find_gaps(
     if from_begin:  # most nodes are full then, and their later gaps do not matter
         taken = _cpus_in_use(published, begin)
         usable = [(name, facts) for name, facts in usable if facts.cpus - taken.get(name, 0) >= cpus]
-    held = _usage_changes(published, begin, end)
-    moments: list[Ints] = []
-    changes: list[Ints] = []
+    held = _changes_by_node(published, begin, end)
     found: list[Gap] = []
     following: str | None = None
     last = ""
     for name, facts in usable:
-        starts, used = _steps(begin, held.get(name))
-        if not from_begin:
-            free_cpus = np.maximum(facts.cpus - used[0], 0)
-            idle = (used[1] == 0).astype(np.int64)
-            moments.append(starts)
-            changes.append(np.stack([np.diff(free_cpus, prepend=0), np.diff(idle, prepend=0)]))
-        if name <= behind or following is not None:
+        if name <= behind:
             continue
         if len(found) >= limit:
             following = encode_cursor("gaps", last, *window)
-            continue
+            break
         last = name
-        here = _node_gaps(name, facts, starts, used, end, cpus)
+        here = _node_gaps(name, facts, *_steps(begin, held.get(name)), end, cpus)
         found += _contiguous_gaps(here, begin) if from_begin else here
-    return Gaps(_totals(moments, changes, end), tuple(found), following)
+    totals = () if from_begin else capacity_steps(published, begin, end)
+    return Gaps(totals, tuple(found), following)
+
+
+def capacity_steps(published: PlanSnapshot, begin: int, end: int) -> tuple[CapacityStep, ...]:
+    """Return the free capacity of all nodes that are up in ``[begin, end)``, not before the plan's time."""
+    begin = max(begin, published.as_of)
+    up = {name: facts.cpus for name, facts in published.nodes.items() if facts.state == "up"}
+    if begin >= end or not up:
+        return ()
+    size = np.full(max(published.names, default=-1) + 1, -1, np.int64)  # cpus by row; -1: not up
+    for row, name in published.names.items():
+        size[row] = up.get(name, -1)
+    rows, changes = _usage_changes(published, begin, end)
+    here = size[rows] >= 0
+    rows, changes = rows[here], changes[:, here]
+    first = np.diff(rows, prepend=-1) != 0
+    sums = np.cumsum(changes[1:3], axis=1)
+    of_row = np.maximum.accumulate(np.where(first, np.arange(rows.shape[0]), 0))  # first change of its row
+    used = sums - (sums - changes[1:3])[:, of_row]
+    # Of several changes at one moment the last counts.
+    final = np.append((np.diff(changes[0]) != 0) | first[1:], True)[: rows.shape[0]]
+    rows, times, used = rows[final], changes[0, final], used[:, final]
+    free = np.stack([np.maximum(size[rows] - used[0], 0), used[1] == 0])
+    before = np.roll(free, 1, axis=1)
+    first = np.diff(rows, prepend=-1) != 0
+    before[0, first], before[1, first] = size[rows[first]], 1
+    moments, at = np.unique(np.append(times, begin), return_inverse=True)
+    totals = np.zeros((2, moments.shape[0]), np.int64)
+    for k, all_free in enumerate((sum(up.values()), len(up))):
+        np.add.at(totals[k], at[:-1], (free - before)[k])
+        totals[k, 0] += all_free
+    totals = np.cumsum(totals, axis=1)
+    # Neighbours between which nothing changes are one step.
+    apart = np.flatnonzero(np.append(True, (np.diff(totals, axis=1) != 0).any(axis=0)))
+    edges = [*moments[apart].tolist(), end]
+    steps = totals[:, apart].T.tolist()
+    return tuple(CapacityStep(edges[i], edges[i + 1], cpus, idle) for i, (cpus, idle) in enumerate(steps))
 
 
 def gaps_on(published: PlanSnapshot, begin: int, end: int, names: AbstractSet[str]) -> Iterator[Gap]:
@@ -100,7 +129,7 @@ def gaps_on(published: PlanSnapshot, begin: int, end: int, names: AbstractSet[st
     begin = max(begin, published.as_of)
     if begin >= end:
         return
-    held = _usage_changes(published, begin, end, names)
+    held = _changes_by_node(published, begin, end, names)
     for name in sorted(names & published.nodes.keys()):
         facts = published.nodes[name]
         if facts.state == "up":
@@ -130,8 +159,8 @@ def _cpus_in_use(published: PlanSnapshot, moment: int) -> dict[str, int]:
 
 def _usage_changes(
     published: PlanSnapshot, begin: int, end: int, names: AbstractSet[str] | None = None
-) -> dict[str, Ints]:
-    """Return, by node, (5, n): times in order, and the changes of the used amounts.
+) -> tuple[Ints, Ints]:
+    """Return changes of the used amounts by row, then time: rows (n,), and (5, n) of times and changes.
 
     For the named nodes, or for all.
     """
@@ -150,7 +179,14 @@ def _usage_changes(
     changes = np.vstack([at, np.concatenate([takes, -takes], axis=1)])[:, wanted]
     row = row[wanted]
     order = np.lexsort((changes[0], row))
-    changes, row = changes[:, order], row[order]
+    return row[order], changes[:, order]
+
+
+def _changes_by_node(
+    published: PlanSnapshot, begin: int, end: int, names: AbstractSet[str] | None = None
+) -> dict[str, Ints]:
+    """Return the changes of the used amounts by node: (5, n), times in order and changes."""
+    row, changes = _usage_changes(published, begin, end, names)
     edges = np.flatnonzero(np.diff(row)) + 1
     pieces = np.split(changes, edges, axis=1)
     return {
@@ -193,19 +229,3 @@ def _node_gaps(name: str, facts: NodeFacts, starts: Ints, used: Ints, end: int, 
         for i, j in zip(first.tolist(), last.tolist(), strict=True)
         if free[0, i] >= max(cpus, 1)
     ]
-
-
-def _totals(moments: list[Ints], changes: list[Ints], end: int) -> tuple[CapacityStep, ...]:
-    if not moments:
-        return ()
-    times, at = np.unique(np.concatenate(moments), return_inverse=True)
-    totals = np.zeros((2, times.shape[0]), np.int64)
-    change = np.concatenate(changes, axis=1)
-    for k in range(2):
-        np.add.at(totals[k], at, change[k])
-    totals = np.cumsum(totals, axis=1)
-    # Neighbours between which nothing changes are one step.
-    first = np.flatnonzero(np.append(True, (np.diff(totals, axis=1) != 0).any(axis=0)))
-    edges = [*times[first].tolist(), end]
-    rows = totals[:, first].T.tolist()
-    return tuple(CapacityStep(edges[i], edges[i + 1], cpus, idle) for i, (cpus, idle) in enumerate(rows))
