@@ -14,6 +14,7 @@ import numpy as np
 from schedd.model import FOREVER, Node, Request
 from schedd.plan.contents import PlanContents
 from schedd.plan.job_order import ArrayEnds
+from schedd.plan.kernels import delay as delaying
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.displace import displace_and_commit
 from schedd.plan.kernels.layout import Ints, Tables
@@ -31,7 +32,7 @@ from schedd.plan.kernels.priority_displacement import displace_lower_ranked
 from schedd.plan.kernels.rows import forget_past
 from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START
 from schedd.plan.machine import Machine
-from schedd.plan.records import NO_MOVES, Moves, RequestVariant, Take
+from schedd.plan.records import NO_MOVES, DelayedJobs, Moves, RequestVariant, Take
 from schedd.plan.repairs import WHOLE_PASS, Repairs
 from schedd.plan.schema import copy_fields
 from schedd.plan.shapes import Shapes
@@ -384,6 +385,63 @@ class Plan(PlanContents, WorkLimits):
         self._repairs.note_freed_entries(*self._entries(slot), max(now, old), old + duration)
         self._repairs.discard_partial_search(slot)
 
+    def delay(
+        self, first: Ints, delay: int, now: int, *, most: int, may_be_delayed: Callable[[int], bool]
+    ) -> DelayedJobs:
+        """Move the planned jobs ``first`` on their nodes and pools to a start ``delay`` seconds later, free or
+        not, and then the jobs that conflict with the end of these, in the order of their starts.
+
+        A job that may not be delayed, or comes after ``most`` delayed ones, is removed. Freed intervals are
+        logged for repair.
+        """
+        self.slabs.fit_log()
+        order = self.planned()
+        starts = self.starts(order)
+        progress = np.where(np.isin(order, first), delaying.NEXT, delaying.UNTOUCHED)
+        willing = np.full(order.shape[0], delaying.UNKNOWN)
+        left = np.zeros(self.slabs.tb.rows.shape[0], np.int64)
+        index = 0
+        while True:
+            how, index = delaying.delay_jobs(
+                self.slabs.tb,
+                self.slabs.freed,
+                order,
+                starts,
+                progress,
+                willing,
+                left,
+                index,
+                delay,
+                now,
+                most,
+            )
+            if how == at.DONE:
+                break
+            if how == delaying.ASK:
+                # All jobs marked so far are asked: each will be delayed or removed.
+                for i in np.flatnonzero((progress == delaying.NEXT) & (willing == delaying.UNKNOWN)).tolist():
+                    willing[i] = may_be_delayed(int(order[i]))
+            else:
+                self.slabs.grow()
+        delayed, removed = progress == delaying.DELAYED, progress == delaying.REMOVED
+        return DelayedJobs(
+            order[delayed], starts[delayed], order[removed], starts[removed], np.flatnonzero(left)
+        )
+
+    def advance(self, slots: Ints, start: int, now: int) -> None:
+        """Move these planned jobs, one after another, to an earlier ``start`` on their nodes and pools if
+        there is room.
+        """
+        self.slabs.fit_log()
+        later = self.starts(slots)
+        index, halfway = 0, False
+        while index < slots.shape[0]:
+            index, halfway = delaying.advance_jobs(
+                self.slabs.tb, self.slabs.freed, slots, later, start, now, index, halfway
+            )
+            if index < slots.shape[0]:
+                self.slabs.grow()
+
     def _occupy(self, slot: int, start: int, end: int, sign: int) -> None:
         self.slabs.grow_until_done(lambda tb: occupy(tb, slot, start, end, sign))
 
@@ -490,6 +548,10 @@ class Plan(PlanContents, WorkLimits):
     def mark_for_search(self, slot: int) -> None:
         """Let the next repair search a planned job as a whole."""
         self._repairs.mark_for_search(slot)
+
+    def mark_several_for_search(self, slots: Ints) -> None:
+        """The same for several jobs."""
+        self._repairs.mark_several_for_search(slots)
 
     def mark_all_for_search(self) -> None:
         """Let the next repair search every planned job as a whole."""

@@ -72,6 +72,18 @@ class Moves:
         return int(self.slots.shape[0])
 
 
+@dataclass(frozen=True, slots=True)
+class DelayedJobs:
+    """Jobs that were delayed, and removed for it, each by start; with their previous starts."""
+
+    delayed: Ints
+    starts: Ints
+    removed: Ints
+    removed_starts: Ints
+    rows: Ints
+    """Nodes and pools that removed jobs held."""
+
+
 NO_MOVES: Final = Moves(*np.zeros((3, 0), np.int64))
 
 

@@ -62,6 +62,14 @@ class Repairs:
         self._slabs.tb.ctl[at.SEARCH_FLAGS] |= at.TO_SEARCH | at.NAMED
         self.discard_partial_search(slot)
 
+    def mark_several_for_search(self, slots: Ints) -> None:
+        """The same for several jobs."""
+        if slots.shape[0]:
+            self._slabs.tb.jobs[at.SEEN, slots] = -1
+            self._slabs.tb.ctl[at.SEARCH_FLAGS] |= at.TO_SEARCH | at.NAMED
+            if (slots == int(self._slabs.tb.ctl[at.PARTIAL]) - 1).any():
+                self._slabs.tb.ctl[at.PARTIAL] = 0
+
     def discard_partial_search(self, slot: int) -> None:
         """Discard a paused search for ``slot`` after a change of its request."""
         if self._slabs.tb.ctl[at.PARTIAL] == slot + 1:

@@ -1,8 +1,7 @@
 """Planned jobs in conflict with others on their nodes and pools, and their delay by as much as needed."""
 
-import heapq
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -16,7 +15,6 @@ from schedd.engine.place.dependencies import ready_after
 from schedd.engine.rank.promises import record_moves
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
-from schedd.plan.plan import Plan
 
 _MANY_ROWS: Final = 16
 _MOST_FOLLOWERS: Final = 200
@@ -26,6 +24,7 @@ _LONGEST_DELAY_S: Final = 3_600
 _MOST_DELAYED: Final = 20_000  # jobs
 Removed = tuple[Ints, Ints]
 """Slots removed from the plan, and their previous starts: place them again with `replan_displaced`."""
+_NOTHING_REMOVED: Final[Removed] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def jobs_on_same_rows(state: EngineState, of: Sequence[int]) -> Ints:
@@ -89,9 +88,8 @@ def delay_conflicting(
     delay = max(map(plan.end, stay)) - since
     if since < 0 or delay > _LONGEST_DELAY_S:
         return None
-    starting = _StartOrder(plan)
-    first = {one for slot in stay for one in starting.in_conflict(slot, since, plan.end(slot))} - {*stay}
-    return _delay_all(state, starting, first, delay, event, cause, words) if first else None
+    first = _jobs_in_conflict(state, stay, since)
+    return _delay_all(state, first, delay, event, cause, words) if first.shape[0] else None
 
 
 def delay_late_jobs(state: EngineState, late: Ints, event: str, cause: Cause, words: str) -> Removed:
@@ -100,32 +98,27 @@ def delay_late_jobs(state: EngineState, late: Ints, event: str, cause: Cause, wo
     The delay is the time since the earliest planned start among them. A late job that has no room now, since
     another one goes first, is delayed by that time, too. Return the jobs to place again: see `_delay_all`.
     """
-    plan, now = state.plan, state.now
-    delay = now - int(plan.starts(late).min())
-    return _delay_all(state, _StartOrder(plan), late.tolist(), delay, event, cause, words, now)
+    delay = state.now - int(state.plan.starts(late).min())
+    return _delay_all(state, late, delay, event, cause, words, state.now)
 
 
-class _StartOrder:
-    """The planned jobs by their starts of this moment."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._slots = plan.planned()
-        self._starts = plan.starts(self._slots)
-
-    def in_conflict(self, slot: int, since: int, end: int) -> list[int]:
-        """Return the jobs that started at ``since`` or later, but before ``end``, and hold part of a row of
-        ``slot`` that is over-committed then.
-        """
-        part = slice(*np.searchsorted(self._starts, (since, end)))
-        found: list[int] = self._plan.jobs_in_conflict(slot, since, end, self._slots[part]).tolist()
-        return found
+def _jobs_in_conflict(state: EngineState, stay: Sequence[int], since: int) -> Ints:
+    """Return the planned jobs, without ``stay``, that start at ``since`` or later, but before the end of one
+    of the slots ``stay``, and hold part of a row of it that is over-committed then.
+    """
+    plan = state.plan
+    slots = plan.planned()
+    starts = plan.starts(slots)
+    found = [np.zeros(0, np.int64)]
+    for slot in stay:
+        part = slice(*np.searchsorted(starts, (since, plan.end(slot))))
+        found.append(plan.jobs_in_conflict(slot, since, plan.end(slot), slots[part]))
+    return np.setdiff1d(np.concatenate(found), stay)
 
 
 def _delay_all(
     state: EngineState,
-    starting: _StartOrder,
-    first: Iterable[int],
+    first: Ints,
     delay: int,
     event: str,
     cause: Cause,
@@ -139,66 +132,46 @@ def _delay_all(
     or a running job is in its way; jobs behind it are removed, too. Return the removed jobs.
     """
     plan = state.plan
-    old, gone = _delay_in_order(state, starting, first, delay)
-    for slot in [slot for slot, start in old.items() if start < earliest < plan.start(slot)]:
-        later, rows = plan.start(slot), _rows_of(state, [slot])
-        plan.move(slot, earliest, state.now)
-        if plan.overcommitted_rows(rows, earliest, later).shape[0]:
-            plan.move(slot, later, state.now)
-    for slot in old:
+    slots, before, *gone = _delay_in_order(state, first, delay)
+    plan.advance(slots[(before < earliest) & (plan.starts(slots) > earliest)], earliest, state.now)
+    for slot in slots.tolist():
         record = state.by_slot[slot]
         if record is not None and record.behind:
             plan.set_ready(slot, max(plan.ready(slot), ready_after(state, record.behind)))
-        plan.mark_for_search(slot)
-    slots, before = _as_arrays(old)
+    plan.mark_several_for_search(slots)
     record_moves(state, event, cause, words, slots, before, plan.starts(slots))
-    return _as_arrays(gone)
+    return gone[0], gone[1]
 
 
-def _as_arrays(starts: Mapping[int, int]) -> Removed:
-    return np.fromiter(starts, np.int64, len(starts)), np.fromiter(starts.values(), np.int64, len(starts))
-
-
-def _delay_in_order(
-    state: EngineState, starting: _StartOrder, first: Iterable[int], delay: int
-) -> tuple[dict[int, int], dict[int, int]]:
-    """Delay the jobs ``first`` and then the jobs in conflict with them, next start first. Return the previous
-    starts of the delayed jobs and of the removed ones.
+def _delay_in_order(state: EngineState, first: Ints, delay: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Delay the jobs ``first`` and then the jobs in conflict with them, next start first. Return the delayed
+    jobs and the removed ones, each with their previous starts.
     """
     plan = state.plan
-    old: dict[int, int] = {}
-    gone: dict[int, int] = {}
-    rows: set[int] = set()  # where a job is removed
-    waiting = [(plan.start(slot), slot) for slot in first]
-    heapq.heapify(waiting)
-    while waiting:
-        start, slot = heapq.heappop(waiting)
-        if slot in old or slot in gone:
-            continue
-        if len(old) == _MOST_DELAYED or not may_be_delayed(state, slot):
-            rows.update(_rows_of(state, [slot]).tolist())
-            gone[slot] = start
-            plan.remove(slot, state.now)
-            continue
-        end = plan.end(slot)
-        plan.move(slot, start + delay, state.now)
-        old[slot] = start
-        for other in starting.in_conflict(slot, end, end + delay):
-            if other not in old and other not in gone:
-                heapq.heappush(waiting, (plan.start(other), other))
-    if old:
-        begin, end = min(old.values()) + delay, max(map(plan.end, old))
-        over = plan.overcommitted_rows(_rows_of(state, list(old)), begin, end)
+    done = plan.delay(
+        first, delay, state.now, most=_MOST_DELAYED, may_be_delayed=lambda slot: may_be_delayed(state, slot)
+    )
+    slots, before, rows = done.delayed, done.starts, done.rows
+    gone = [(done.removed, done.removed_starts)]
+    if slots.shape[0]:
+        begin, end = int(before.min()) + delay, int((plan.starts(slots) + plan.jobs.durations[slots]).max())
+        over = plan.overcommitted_rows(np.unique(plan.held(slots).rows), begin, end)
         if over.shape[0]:
-            rows.update(over.tolist())
-            latest_first = sorted(old, key=plan.start, reverse=True)
-            for slot in plan.remove_overcommitted(np.array(latest_first, np.int64)).tolist():
-                gone[slot] = old.pop(slot)
-    if gone:
+            rows = np.union1d(rows, over)
+            latest_first = slots[np.argsort(-plan.starts(slots), kind="stable")]
+            lost = np.isin(slots, plan.remove_overcommitted(latest_first))
+            gone.append((slots[lost], before[lost]))
+            slots, before = slots[~lost], before[~lost]
+    if any(jobs.shape[0] for jobs, _ in gone):
         starts = plan.jobs.starts.copy()
-        behind = remove_followers(state, plan.jobs_on_rows(rows), min(gone.values()), starts)
-        gone |= {slot: old.pop(slot, int(starts[slot])) for slot in behind.tolist()}
-    return old, gone
+        since = min(int(moments.min()) for _, moments in gone if moments.shape[0])
+        behind = remove_followers(state, plan.jobs_on_rows(rows.tolist()), since, starts)
+        starts[slots] = before
+        gone.append((behind, starts[behind]))
+        stay = ~np.isin(slots, behind)
+        slots, before = slots[stay], before[stay]
+    removed = np.concatenate([jobs for jobs, _ in gone])
+    return slots, before, removed, np.concatenate([moments for _, moments in gone])
 
 
 def remove_followers(state: EngineState, slots: Ints, since: int, starts: Ints) -> Ints:
@@ -241,7 +214,7 @@ def start_later(
             return None
         plan.remove(slot, state.now)
         return np.append(gone[0], slot), np.append(gone[1], before)
-    return gone if gone is not None else _as_arrays({})
+    return gone if gone is not None else _NOTHING_REMOVED
 
 
 def may_be_delayed(state: EngineState, slot: int) -> bool:
