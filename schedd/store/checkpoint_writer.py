@@ -5,6 +5,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -36,6 +37,10 @@ _MAX_REPLAY_FACTOR = 3  # replay <= factor * processor time of one checkpoint
 _MIN_PIECE_S = 0.001  # processor time between two pauses
 
 
+class _Abandoned(Exception):
+    """A later checkpoint replaces the one under way."""
+
+
 class CheckpointWriter:
     """Writes one checkpoint at a time, at most every ``every`` seconds.
 
@@ -60,6 +65,7 @@ class CheckpointWriter:
         self._started = time.monotonic()
         self._work: Future[float] | None = None
         self._caller_waits = threading.Event()
+        self._abandoned = threading.Event()
 
     @property
     def is_due(self) -> bool:
@@ -96,6 +102,15 @@ class CheckpointWriter:
             self._caller_waits.clear()
         return True
 
+    def abandon(self) -> None:
+        """End the checkpoint under way, without storing it if it is not encoded yet."""
+        self._abandoned.set()
+        try:
+            with suppress(_Abandoned):
+                self.finished(wait=True)
+        finally:
+            self._abandoned.clear()
+
     def pause(self, seconds: float) -> bool:
         """Sleep in the writer's thread; return True at once if a caller waits for the checkpoint."""
         return self._caller_waits.wait(seconds)
@@ -119,6 +134,8 @@ class CheckpointWriter:
         packer = zlib.compressobj(1)
         packed: list[bytes] = []
         for part in parts:
+            if self._abandoned.is_set():
+                raise _Abandoned
             packed.append(packer.compress(part))
             # A cheap clock first: most pieces are small, and reading the processor time is a system call.
             if time.monotonic() - rested_at < _MIN_PIECE_S:

@@ -301,7 +301,7 @@ class DurableJournal:
         """Start a checkpoint if due. Raises StoreError for a failed one; the next comes at its time."""
         if must:
             with suppress(StoreError):  # of an older state
-                self._background.finished(wait=True)
+                self._background.abandon()
         kept = self._background.finished()
         if must or self._background.is_due:
             self._store.insert_batches(self.cluster, self._pending)

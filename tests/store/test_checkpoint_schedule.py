@@ -1,5 +1,7 @@
 """Due times of checkpoints: rarer if they are expensive, sooner if a restart would repeat much work."""
 
+import threading
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -94,4 +96,26 @@ def test_checkpoint_thread_pauses_less_while_the_engine_works(
     assert one.finished(wait=True)
     assert bodies
     assert waited == pytest.approx([0.004 * rests] * 10)
+    one.close()
+
+
+def test_a_checkpoint_under_way_is_abandoned_for_a_later_one() -> None:
+    one = CheckpointWriter(0.0)
+    assert is_due(one)
+    begun = threading.Event()
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            begun.set()
+            yield b"x"
+
+    bodies: list[bytes] = []
+    one.start(StoredState(endless()), lambda body, _: bodies.append(body))
+    begun.wait()
+    one.abandon()
+    assert not one.finished()
+    assert not bodies
+    one.start(StoredState(iter([b"later"])), lambda body, _: bodies.append(body))
+    assert one.finished(wait=True)
+    assert [zlib.decompress(body) for body in bodies] == [b"later"]
     one.close()

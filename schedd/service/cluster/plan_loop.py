@@ -23,6 +23,7 @@ from schedd.wire import Event, LogLost
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
+_STOP_S = 60.0  # a checkpoint of 100,000 jobs takes 4 s of processor time, which others may use, too
 _LOOK_S = 60.0  # maximum time between two checks of the clock, which may have been set
 _SOON_S = 0.01
 NO_TROUBLES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -43,8 +44,11 @@ class PlanLoop(PlannerCondition):
         self.adapter_contact.reset(self.now())
         self._thread.start()
 
-    def stop(self, timeout: float = 10.0) -> None:
-        """Finish the present batch and end the thread; pending work is refused."""
+    def stop(self, timeout: float = _STOP_S) -> None:
+        """Finish the present batch, write a checkpoint, and end the thread; pending work is refused.
+
+        Without that checkpoint, the next start repeats all batches since the last one.
+        """
         self._stopping = True
         self._inbox.wake()
         self._retries.end()
