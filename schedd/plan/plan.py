@@ -388,8 +388,8 @@ class Plan(PlanContents, WorkLimits):
     def delay(
         self, first: Ints, delay: int, now: int, *, most: int, may_be_delayed: Callable[[int], bool]
     ) -> DelayedJobs:
-        """Move the planned jobs ``first`` on their nodes and pools to a start ``delay`` seconds later, free or
-        not, and then the jobs that conflict with the end of these, in the order of their starts.
+        """Start the planned jobs ``first`` later by ``delay`` seconds on their nodes and pools, free or not,
+        and then the jobs that conflict with the end of these, in the order of their starts.
 
         A job that may not be delayed, or comes after ``most`` delayed ones, is removed. Freed intervals are
         logged for repair.

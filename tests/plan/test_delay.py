@@ -40,7 +40,7 @@ def delay_plainly(
     return delayed, removed
 
 
-def _content(plan: Plan) -> tuple[list[object], ...]:
+def _content(plan: Plan) -> tuple[object, ...]:
     """Return all timelines, jobs, and the log of freed intervals."""
     tb, log = plan.tables, plan.slabs.freed
     rows = [
@@ -49,7 +49,11 @@ def _content(plan: Plan) -> tuple[list[object], ...]:
     ]
     freed = int(tb.ctl[at.FREED])
     kept = [f for f in range(at.T_FIELDS) if f != at.T_VERSION]
-    entries = [log.entries[kept, :freed].tolist(), log.length[:, :freed].tolist(), log.since[:, :freed].tolist()]
+    entries = [
+        log.entries[kept, :freed].tolist(),
+        log.length[:, :freed].tolist(),
+        log.since[:, :freed].tolist(),
+    ]
     return rows, tb.jobs[: at.ALLOC].tolist(), tb.jobs[at.SEEN].tolist(), entries, tb.bounds.tolist()
 
 
