@@ -8,6 +8,7 @@ import pytest
 
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import Answer, Never, StartKnown, WaitingFor
+from schedd.policy.ranks import rank_of_value
 from schedd.service.questions.plan_fork import NotUnderstood, fork_plan
 from schedd.wire import AccountSet, Book, JobFacts, NodeFacts, QueueFacts, Reserve, Run
 from tests.engine.chaos.features import _LABELS, _TABLES, random_site
@@ -34,6 +35,41 @@ def test_forms_of_a_request_are_chosen_as_at_the_arrival(seed: int) -> None:
     site = {name: random.choice(_TABLES[name]) for name in _FORMS}
     found = [one for one in _compare(random, site) if one[1] != one[2]]
     assert not found
+
+
+def test_the_rank_of_a_job_is_that_of_its_chosen_form() -> None:
+    """It was that of the slowest form until all ranks were computed again."""
+    site = {
+        "formula": {"expression": "-walltime"},
+        "normalised_walltimes": {"speed": 1.0},
+        "speeds": {"n1": 4.0},
+    }
+    cluster = Cluster(nodes=2, site=site)
+    cluster.reserve("r", "n1", "n2", start=0, end=100)
+    cluster.submit("1", walltime=400)
+    record = cluster.record("1")
+    assert record.understood.walltime == 100
+    assert cluster.engine.state.rank[record.slot] == rank_of_value(-100.0)
+
+
+def test_alternatives_of_a_moldable_job_are_not_scaled() -> None:
+    """Their walltimes were twice as long, though they run on nodes of the reference speed or faster."""
+    cluster = Cluster(nodes=2, site={"normalised_walltimes": {"speed": 1.0}, "speeds": {"n2": 0.5}})
+    cluster.submit("1", resources={"trl": "4@100:2@300"})
+    assert cluster.record("1").understood.walltime == 100
+    assert cluster.planned_node_names("1") == ["n1"]
+
+
+def test_a_form_within_a_limit_is_planned_if_the_slowest_one_is_beyond_it() -> None:
+    used = {"counts": "used", "who": "user", "what": "cpu_seconds", "period": 10_000, "amount": 1000}
+    site = {"normalised_walltimes": {"speed": 1.0}, "speeds": {"n1": 4.0}, "limits": [used]}
+    cluster = Cluster(nodes=2, site=site)
+    cluster.reserve("r", "n1", start=0, end=5000)
+    cluster.submit("1", walltime=400)
+    assert (cluster.start("1"), cluster.planned_node_names("1")) == (5000, ["n1"])
+    cluster = Cluster(nodes=1, site={"limits": [used]})
+    cluster.submit("1", walltime=400, resources={"minwclimit": "100"})
+    assert (cluster.start("1"), cluster.record("1").understood.walltime // 60) == (0, 4)
 
 
 def _compare(random: Random, site: dict[str, Any]) -> Iterator[tuple[object, object, object]]:

@@ -33,7 +33,7 @@ from schedd.engine.place.placement_policy import place_by_site_policy
 from schedd.engine.place.request_forms import choose_form
 from schedd.engine.rank.promises import end_promise, make_promise, record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard, block_job, mark_for_update
-from schedd.engine.rank.ranking import advance_job, correct_last_rank
+from schedd.engine.rank.ranking import advance_job, correct_last_rank, set_rank
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED, Ints
 
@@ -134,7 +134,7 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     state.chained.pop(record.id, None)
     links = dependencies.find_dependencies(state, record)
     confined = component_confinement(state, record)
-    record = choose_form(state, _chain(state, record, links, confined))
+    record = _choose_form(state, _chain(state, record, links, confined))
     record, wait = _find_wait(state, record, event)
     if wait is not None:
         _block_until(state, record, wait, links)
@@ -149,6 +149,15 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
         _place_confined(state, _eligible(record, eligible), confined)
     else:
         _place_in_gap(state, record, eligible, event, ahead=ahead)
+
+
+def _choose_form(state: EngineState, record: JobRecord) -> JobRecord:
+    """Choose the form of a job's request. Its rank depends on that; in the light mode only on the first."""
+    chosen = choose_form(state, record)
+    ranked_again = state.site.weights.mode == "full" or record.eligible_since < 0
+    if ranked_again and chosen.understood != record.understood:
+        set_rank(state, chosen)
+    return chosen
 
 
 def _chain(
