@@ -185,24 +185,41 @@ async def _authenticate_munge(callers: Callers, credential: str) -> Bearer:
         _reject_credentials(f"MUNGE: {error}")
 
 
-def credential_check(request: Request) -> Callable[[], bool]:
-    """Whether what the request showed still counts on its path's cluster: a token may be revoked, or its
-    scope changed, while its stream is open.
+def credential_check(request: Request, caller: Bearer) -> Callable[[], bool]:
+    """Return a check whether the credentials of a request still give ``caller``, its role on the path's
+    cluster: a token may expire or be revoked, and a role or scope change, while a stream is open.
     """
     callers: Callers = request.app.state.callers
-    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer":
-        return lambda: True
     cluster: str = request.path_params.get("cluster", "")
 
     def counts() -> bool:
+        try:
+            found = _present_caller(request, callers, caller)
+        except UnknownUser:
+            return False
+        return found is not None and found.on_cluster(cluster) == caller
+
+    return counts
+
+
+def _present_caller(request: Request, callers: Callers, caller: Bearer) -> Bearer | None:
+    """Return the caller by the present settings, without a new question to a provider or to munged; None:
+    its credentials are no longer valid. Raises UnknownUser.
+    """
+    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
         found = callers.tokens.bearer(credential.strip())
+        if found is not None and found.role == "proxy":
+            users = request.headers.getlist(callers.auth.proxy_header)
+            return callers.authenticate_user("".join(users)).restricted_to(found.clusters)
         if found is None and callers.oidc is not None:
             identity = callers.oidc.cached_identity(credential.strip())
             found = callers.oidc.bearer(identity) if identity is not None else None
-        return found is not None and found.on_cluster(cluster) is not None
-
-    return counts
+        return found
+    if scheme.lower() == "munge":
+        return callers.authenticate_user(caller.name) if callers.auth.munge else None
+    uid: int | None = getattr(request.state, PEER_UID_KEY, None)
+    return callers.tokens.anonymous if uid is None else callers.authenticate_local(uid, caller.name)
 
 
 def client_address(request: Request) -> str:

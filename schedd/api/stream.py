@@ -54,8 +54,8 @@ async def stream_plan(
     data read after the `reset` are at least as new as it. Each event has an id. A client that sends the
     last one as `Last-Event-ID`, as browsers do after a lost connection, gets the changes since then, or a
     `reset` if these are too many or not known any more. Changes in quick succession are sent together. A
-    comment is sent every 15 s while nothing changes. The stream ends within seconds when the token becomes
-    invalid.
+    comment is sent every 15 s while nothing changes. The stream ends within seconds when the token expires
+    or becomes invalid, or when the caller gets another role.
     """
     life: str = request.app.state.instance_id
     known, _dash, place = (last_event_id or "").rpartition("-")
@@ -65,7 +65,7 @@ async def stream_plan(
         selected = (job is None or its_id == job) and (user is None or matches_owner(owner, user))
         return selected and visibility.shows_owner(owner)
 
-    visibility, is_valid = job_visibility(request, caller, cluster), credential_check(request)
+    visibility, is_valid = job_visibility(request, caller, cluster), credential_check(request, caller)
     state: object = None
     last_sent: PlanSnapshot | None = None
 

@@ -3,6 +3,7 @@
 from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from schedd.api.access import credential_check
 from schedd.api.event_stream import follow_plan, stream_events
 from schedd.api.routes import RouteTable
 from schedd.dashboard.viewer import Cluster, Reader, find_session
@@ -24,9 +25,13 @@ async def stream_updates(request: Request, cluster: Cluster, viewer: Reader) -> 
         sent_state = state
         return ServerSentEvent(data=state, event="plan", sep="\n")
 
+    credentials_count = credential_check(request, viewer.bearer)
+
     def has_access() -> bool:
+        if viewer.session is None:
+            return credentials_count()
         found = find_session(request)
-        return viewer.session is None or (found is not None and found[1].on_cluster(cluster.name) is not None)
+        return found is not None and found[1].on_cluster(cluster.name) is not None
 
     return stream_events(request, viewer.bearer, follow_plan(cluster, next_event, has_access))
 

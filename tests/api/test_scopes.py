@@ -188,11 +188,37 @@ def test_a_stream_ends_with_its_scope(app: FastAPI, scoped: TestClient) -> None:
         "path_params": {"cluster": "main"},
         "headers": [(b"authorization", b"Bearer main-reader")],
     }
-    counts = credential_check(Request(scope))
+    caller = app.state.callers.tokens.bearer("main-reader").on_cluster("main")
+    counts = credential_check(Request(scope), caller)
     assert counts()
     app.state.callers.tokens = Tokens(
         [(Bearer("our-reader", "reader", frozenset({OTHER})), digest("main-reader"))]
     )
+    assert not counts()
+
+
+def test_a_stream_ends_when_the_user_of_a_proxy_gets_another_role(app: FastAPI) -> None:
+    """It went on with the old role, since only the proxy's own token was looked at."""
+    tokens = Tokens([(Bearer("gate", "proxy"), digest("gate"))])
+    app.state.callers = Callers(tokens, AuthSettings(operators=("ann",)))
+    headers = [(b"authorization", b"Bearer gate"), (b"x-remote-user", b"ann")]
+    scope = {"type": "http", "app": app, "path_params": {"cluster": "main"}, "headers": headers}
+    counts = credential_check(Request(scope), Bearer("ann", "operator"))
+    assert counts()
+    app.state.callers.replace_settings(tokens, AuthSettings(), app.state.callers.limits)
+    assert not counts()
+
+
+@pytest.mark.parametrize("header", [b"munge x", b""])
+def test_a_stream_ends_with_its_way_of_authentication(app: FastAPI, header: bytes) -> None:
+    """MUNGE was switched off, or requests without credentials are no longer accepted."""
+    anonymous = Bearer("anonymous", "reader")
+    app.state.callers = Callers(Tokens([], anonymous), AuthSettings(munge=True))
+    headers = [(b"authorization", header)] if header else []
+    scope = {"type": "http", "app": app, "path_params": {"cluster": "main"}, "headers": headers}
+    counts = credential_check(Request(scope), Bearer("ann", "user") if header else anonymous)
+    assert counts()
+    app.state.callers.replace_settings(Tokens([]), AuthSettings(), app.state.callers.limits)
     assert not counts()
 
 

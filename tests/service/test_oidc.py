@@ -163,6 +163,20 @@ def test_cached_keys_are_valid_for_a_day_while_the_provider_is_down(provider: An
     assert client._failed is None
 
 
+def test_open_streams_end_with_the_token_and_with_keys_of_a_day(provider: Any) -> None:
+    """Streams are checked with the cached keys, which nobody may have renewed."""
+    client = provider.make_client()
+    token = provider.token()
+    assert client.cached_identity(token) is None  # no keys are known yet
+    identity(client, token)
+    assert client.cached_identity(token).name == "ann"
+    client._clock = lambda: NOW + 331
+    assert client.cached_identity(token) is None
+    client._clock = lambda: NOW
+    age_metadata(client, 24 * 3600)
+    assert client.cached_identity(token) is None
+
+
 def test_hanging_provider_is_awaited_once_for_concurrent_requests(
     provider: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,12 +64,12 @@ class Callers:
         grants = (RoleGrant(one.role, one.clusters) for one in auth.grants if name in one.users)
         return bearer_with_grants(name, (RoleGrant(own), *grants)) or Bearer(name, own)
 
-    def authenticate_local(self, uid: int) -> Bearer:
+    def authenticate_local(self, uid: int, name: str = "") -> Bearer:
         """Return the user at the other end of the UNIX socket; root and the daemon's own user are admins.
 
-        May wait for the directory of users. Raises UnknownUser.
+        Without the user's ``name`` it may wait for the directory of users. Raises UnknownUser.
         """
-        name = self._name(uid)
+        name = name or self._name(uid)
         return Bearer(name, "admin") if uid in (0, os.geteuid()) else self.authenticate_user(name)
 
     def authenticate_munge(self, credential: str) -> Bearer:

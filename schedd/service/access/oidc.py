@@ -92,8 +92,10 @@ class IdTokenVerifier:
         return await self._identity(token, None)
 
     def cached_identity(self, token: str) -> Identity | None:
-        """Return the user of an ID token by the cached keys; None if it is not valid now."""
-        if self._metadata is None:
+        """Return the user of an ID token by the cached keys; None if it is not valid now, or if the keys are
+        too old.
+        """
+        if self._metadata is None or time.monotonic() >= self._metadata.then + _KEPT_S:
             return None
         try:
             return self._read(token, self._metadata.keys, None)
