@@ -196,6 +196,14 @@ async def get_decisions(
             max_length=500,
         ),
     ] = "",
+    schedd_server_clock_lead: Annotated[
+        int,
+        Header(
+            description="Measured lead of the server's clock over the caller's in seconds.",
+            ge=-(10**11),
+            le=10**11,
+        ),
+    ] = 0,
     schedd_troubles: Annotated[
         str,
         Header(
@@ -216,7 +224,9 @@ async def get_decisions(
         troubles = decode_troubles(schedd_troubles)
     except ValueError as error:
         raise invalid_problem("header.schedd-troubles", str(error)) from None
-    report = AdapterReport(schedd_read_age, schedd_clock, schedd_version, schedd_uncalled, troubles)
+    report = AdapterReport(
+        schedd_read_age, schedd_clock, schedd_version, schedd_uncalled, troubles, schedd_server_clock_lead
+    )
     return await wait_for_decisions(request, cluster, after, wait, limit, report, adapter, host)
 
 
@@ -229,6 +239,7 @@ class AdapterReport:
     version: str = ""
     uncalled: str = ""
     troubles: Mapping[str, str] = field(default_factory=dict)
+    server_clock_lead: int = 0
 
 
 async def wait_for_decisions(
@@ -245,7 +256,9 @@ async def wait_for_decisions(
     clock = _clock_header(cluster)
     _check_adapter(cluster, adapter, host)
     cluster.record_adapter_request(report.read_age)
-    cluster.record_adapter_report(report.version, report.clock, report.uncalled, report.troubles)
+    cluster.record_adapter_report(
+        report.version, report.clock, report.uncalled, report.troubles, report.server_clock_lead
+    )
     cluster.check_leads()
     cluster.record_read_position(after)
     # A waiting adapter must count as alive.

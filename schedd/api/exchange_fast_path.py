@@ -34,6 +34,7 @@ _SINGLE_HEADERS: Final = frozenset(
         b"schedd-version",
         b"schedd-uncalled",
         b"schedd-troubles",
+        b"schedd-server-clock-lead",
         b"content-length",
         b"content-type",
         b"transfer-encoding",
@@ -43,6 +44,7 @@ _ADAPTER: Final = re.compile(r"[\w-]{0,64}", re.ASCII)
 _VERSION: Final = re.compile(r"[\w.+~-]{0,64}", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
 _SECOND: Final = re.compile(r"\d{1,10}(?:\.\d{1,9})?", re.ASCII)
+_LEAD: Final = re.compile(r"-?\d{1,10}", re.ASCII)
 _LIMIT: Final = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 _MAX_WAIT_S: Final = 60.0
 _MAX_TEXT: Final = 64
@@ -153,14 +155,20 @@ def _plain_poll(scope: Scope, headers: Mapping[bytes, str]) -> _Poll | None:
         and len(uncalled) <= _MAX_REASON
         and len(headers.get(b"schedd-troubles", "")) <= MAX_TROUBLES_CHARS
     )
-    if not plain:
+    lead = headers.get(b"schedd-server-clock-lead", "0")
+    if not plain or not _LEAD.fullmatch(lead):
         return None
     try:
         troubles = decode_troubles(headers.get(b"schedd-troubles", ""))
     except ValueError:
         return None
     age, clock = (None if one is None else float(one) for one in numbers)
-    return _Poll(after, float(wait), int(limit), AdapterReport(age, clock, version, uncalled, troubles))
+    return _Poll(
+        after,
+        float(wait),
+        int(limit),
+        AdapterReport(age, clock, version, uncalled, troubles, int(lead)),
+    )
 
 
 def _is_small_json(scope: Scope, headers: Mapping[bytes, str]) -> bool:

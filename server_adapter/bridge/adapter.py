@@ -55,6 +55,7 @@ from server_adapter.bridge.reservations import ReservationConfirmer
 from server_adapter.bridge.run_executor import RunExecutor
 from server_adapter.bridge.run_extensions import RunExtender
 from server_adapter.bridge.server import ReadScope, Server
+from server_adapter.bridge.server_clock import ServerClock
 from server_adapter.bridge.shadow import ShadowComparison
 from server_adapter.bridge.snapshot_schedule import SnapshotSchedule
 from server_adapter.bridge.state import EMPTY_STATE, ServerState
@@ -128,6 +129,7 @@ class Adapter:
         self.cycles = 0
         self._reservations = ReservationConfirmer(self.server, self._client, clock)
         self._failures = TroubleMemory()
+        self._server_clock = ServerClock()
         self._unread = ""  # why the server's state could not be read at the last try
         self._reservation_tasks = TaskSet("settling a reservation", self._failures.note)
         self._settling = False
@@ -360,6 +362,8 @@ class Adapter:
         await asyncio.sleep(0)
         events: list[Event] = []
         before = self.state
+        state = self._server_clock.correct(before, state, self.journal.requested, self._clock())
+        self._client.server_clock_lead = self._server_clock.lead
         if before is not None:
             state = with_steady_starts(before, state)
         restarted = before is not None and self._server_returned()
@@ -553,9 +557,10 @@ class Adapter:
                 await self.writer.work(lambda: self.state)
             except _TROUBLE as error:
                 _log.debug("nothing is written for now: %s", error)
-                self._failures.note("writing job attributes", error)
                 if isinstance(error, ServerUnreachableError):
                     self.request_reading()  # the server may have been restarted
+                else:
+                    self._failures.note("writing job attributes", error)
                 await waits.sleep()
 
 

@@ -107,6 +107,8 @@ class DaemonClient:
         """Time of the last reading of the server. It is sent to the daemon, which reports an old reading."""
         self.uncalled = ""
         """Message that the server does not call its scheduler; sent with each request for decisions."""
+        self.server_clock_lead = 0
+        """Measured lead of the server's clock over the adapter's in seconds."""
         self.troubles: Callable[[], Mapping[str, str]] = dict
         """Lasting troubles by kind; sent with each request for decisions."""
         self._clock = clock
@@ -163,6 +165,8 @@ class DaemonClient:
         }
         if self.uncalled:
             about["Schedd-Uncalled"] = self.uncalled.encode("ascii", "replace").decode()[:_LONGEST_WORDS]
+        if self.server_clock_lead:
+            about["Schedd-Server-Clock-Lead"] = str(self.server_clock_lead)
         if troubles := encode_troubles(self.troubles()):
             about["Schedd-Troubles"] = troubles
         asked = asyncio.create_task(

@@ -90,3 +90,13 @@ def test_lasting_troubles_of_the_adapter_open_alerts_and_close_them() -> None:
         loop.record_adapter_report("1.0", None)
         assert alerts(loop) == {}
         assert job_start_state(loop).starts
+
+
+def test_a_measured_lead_of_the_servers_clock_replaces_what_jobs_show() -> None:
+    with planner() as loop:
+        loop.submit([job_with_stamp(1, 600)]).result(WAIT_S)
+        loop.record_adapter_report("1.0", None, server_clock_lead=-600)
+        words = "the clock of the server's host is 600 s behind the adapter's"
+        assert [text.partition(":")[0] for text in clock_alerts(loop)] == [words]
+        loop.record_adapter_report("1.0", None)
+        assert clock_alerts(loop) == []

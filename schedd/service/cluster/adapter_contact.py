@@ -28,6 +28,7 @@ class AdapterContact:
         """Its last report that the server does not call its scheduler; empty otherwise."""
         self.troubles: Mapping[str, str] = {}
         """Lasting troubles by its last report, by kind (`ADAPTER_TROUBLES`)."""
+        self._measured_server_clock_lead_s = 0  # by the adapter's last report
         self._holder: tuple[str, str] | None = None
         """Id and host of the accepted adapter; None before the first."""
         self._clock_leads: deque[float] = deque(maxlen=_LOOKS)
@@ -41,7 +42,7 @@ class AdapterContact:
         """Expect the first request from ``now`` (cluster's clock) on, because this daemon leads now."""
         self.last, self.at, self.awaited_since, self._read = time.monotonic(), 0, now, None
         self.version = self.scheduler_not_called = ""
-        self.troubles = {}
+        self.troubles, self._measured_server_clock_lead_s = {}, 0
         self._holder = None
         self._clock_leads.clear()
         self._server_clock_leads.clear()
@@ -51,6 +52,12 @@ class AdapterContact:
         self.version = version or self.version
         if ahead is not None:
             self._clock_leads.append(ahead)
+
+    def record_server_clock_lead(self, lead: int) -> None:
+        """Record the lead of the server's clock over the adapter's in seconds, as measured at starts."""
+        if lead != self._measured_server_clock_lead_s:
+            self._measured_server_clock_lead_s = lead
+            self._server_clock_leads.clear()  # the jobs were submitted before
 
     def record_job_stamps(self, events: Iterable[Event]) -> None:
         """Compare submissions (server's clock) of new jobs with event times (adapter's clock)."""
@@ -67,8 +74,10 @@ class AdapterContact:
 
     @property
     def server_clock_lead_s(self) -> int:
-        """Lower bound of the lead of the server's clock over the adapter's in seconds, from recent jobs."""
-        return max([0, *self._server_clock_leads.copy()])
+        """Lead of the server's clock over the adapter's in seconds: measured, or a lower bound from recent
+        jobs. Before the first start after its last change a clock may be further ahead than measured.
+        """
+        return self._measured_server_clock_lead_s or max([0, *self._server_clock_leads.copy()])
 
     def clock_problem(self, most: int) -> str:
         """Return which clocks differ by more than ``most`` seconds; empty if none is known to."""
@@ -76,7 +85,7 @@ class AdapterContact:
         ahead = self.clock_lead_s
         if ahead is not None and abs(ahead) > most:
             found.append(f"the clock of the adapter's host is {_describe_difference(ahead)} the daemon's")
-        if self.server_clock_lead_s > most:
+        if abs(self.server_clock_lead_s) > most:
             difference = _describe_difference(self.server_clock_lead_s)
             found.append(f"the clock of the server's host is {difference} the adapter's")
         return f"{'; '.join(found)}: starts are early or late by as much" if found else ""

@@ -87,13 +87,16 @@ class PlanLoop(PlannerCondition):
         clock: float | None,
         uncalled: str = "",
         troubles: Mapping[str, str] = NO_TROUBLES,
+        server_clock_lead: int = 0,
     ) -> None:
-        """Record the adapter's version, its clock, whether the server does not call its scheduler, and the
-        adapter's lasting ``troubles`` by kind.
+        """Record the adapter's version, its clock, whether the server does not call its scheduler, the
+        adapter's lasting ``troubles`` by kind, and the measured lead of the server's clock over the
+        adapter's in seconds.
         """
         self.adapter_contact.record_report(version, clock - self._clock.now() if clock is not None else None)
         self.adapter_contact.scheduler_not_called = uncalled
         self.adapter_contact.troubles = troubles
+        self.adapter_contact.record_server_clock_lead(server_clock_lead)
 
     def submit(self, events: Sequence[Event], *, order: bool = False) -> "Future[DeliveryResult]":
         """Submit events in order of occurrence; the result is set when all are handled.

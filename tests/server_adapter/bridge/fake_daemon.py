@@ -65,6 +65,7 @@ class FakeDaemon:
         self.other_adapter = False  # whether another adapter serves the cluster, and is silent at present
         self.uncalled = ""
         self.troubles: dict[str, str] = {}
+        self.server_clock_lead = 0
         self.fetches = 0
         self.generation = 0
         self._told: dict[str, int] = {}
@@ -105,6 +106,7 @@ class FakeDaemon:
         if problem := self._refusal():
             return problem
         self.uncalled = request.headers.get("Schedd-Uncalled", "")
+        self.server_clock_lead = int(request.headers.get("Schedd-Server-Clock-Lead", "0"))
         self.troubles = decode_troubles(request.headers.get("Schedd-Troubles", ""))
         self.fetches += 1
         until = time.monotonic() + float(request.query_params.get("wait", "0"))
