@@ -64,7 +64,9 @@ def busy_site(site: DashboardSite, monkeypatch: pytest.MonkeyPatch) -> Dashboard
     return site
 
 
-@pytest.mark.parametrize("site", [EngineSettings(slack="900", predict=True)], indirect=True)
+@pytest.mark.parametrize(
+    "site", [EngineSettings.model_validate({"slack": "900", "predict": True})], indirect=True
+)
 @pytest.mark.parametrize("size", SIZES)
 def test_no_table_scrolls_within_itself(open_window: Open, busy_site: DashboardSite, size: str) -> None:
     width, height = SIZES[size]
