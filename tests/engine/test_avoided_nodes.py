@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from schedd.engine import Engine
+from schedd.engine import Engine, publish_snapshot
 from schedd.model import Request
 from schedd.plan.plan import Plan
 from schedd.plan.work_limits import WorkSpent
@@ -135,6 +135,27 @@ def test_node_that_rejects_five_jobs_of_two_users_is_closed(happens: object) -> 
     assert len(cluster.alerts("black_hole")) == 1
     cluster.submit("9", "1:ppn=8")
     assert cluster.planned_node_names("9") != ["n1"]
+
+
+def test_starts_that_all_nodes_refuse_have_their_own_alert_besides_those_of_the_closed_nodes() -> None:
+    cluster = Cluster(nodes=2, cpus=8, returns_most=9, refusal_wait=1, refusal_most=1)
+    cluster.obeys = False
+    for number in range(12):
+        cluster.submit(f"{number}", "1:ppn=8", owner=f"{'ann' if number % 2 else 'bob'}@x")
+    for second in range(1, 12):
+        for number in range(12):
+            if cluster.record(f"{number}").phase == "dispatched":
+                refuse(cluster, f"{number}")
+        cluster.at(second)
+    opened = sorted(alert.kind for alert in publish_snapshot(cluster.engine.state).alerts)
+    assert opened == ["black_hole", "black_hole", "starts_refused"]
+    (alert,) = cluster.alerts("starts_refused")
+    assert alert.endswith("the last by the server (code 15043): no")
+    cluster.obeys = True
+    for state in ("drain", "up"):
+        cluster.node("n1", state=state)
+    cluster.at(100)
+    assert sorted(alert.kind for alert in publish_snapshot(cluster.engine.state).alerts) == ["black_hole"]
 
 
 def test_failures_on_several_nodes_at_once_close_no_node() -> None:

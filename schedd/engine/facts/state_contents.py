@@ -102,7 +102,7 @@ class StateContents(EngineColumns):
     dispatched: dict[str, None] = declared(KEYS, make=dict)  # jobs with an open run decision
     refused_since: int = declared(NUMBER, default=-1)
     """Since when the server has refused all starts in a row for the same reason; -1: it does not."""
-    refused_code: int = declared(NUMBER, default=0)  # the common error code of these refusals; -1: an outage
+    refused_code: int = declared(NUMBER, default=0)  # their common error code; -1: an outage, -2: nodes
     refused_jobs: dict[str, None] = declared(KEYS, make=dict)  # the jobs of these refusals
     starts_refused: str = declared(NUMBER, default="")
     """Why no start succeeds, as soon as single jobs cannot be the cause; empty otherwise."""

@@ -26,7 +26,12 @@ from schedd.engine.rank.promises import record_move
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.altered_jobs import is_unchanged, replan_with_facts
 from schedd.engine.run.jobs import job_nodes
-from schedd.engine.run.start_outages import end_start_outage, note_refused_run, outage_retry_wait
+from schedd.engine.run.start_outages import (
+    end_start_outage,
+    note_refused_run,
+    note_refusing_nodes,
+    outage_retry_wait,
+)
 from schedd.model import FOREVER, NodeState
 from schedd.plan.columns import PLANNED
 from schedd.wire import (
@@ -157,6 +162,7 @@ def _handle_refusal(state: EngineState, event: RunRefused, record: JobRecord) ->
         if dialect.is_refused_by_node(event.code):
             with Bookkeeping(state, record.id, "that its nodes refused it"):
                 note_failure(state, record, nodes, event.id)
+            note_refusing_nodes(state, event, text)
     record = apply_step(record, Step.REFUSED, back_off=back_off)
     _undo_dispatch(state, record)
     replan_with_facts(state, event.id, record, record.facts, Cause.REFUSED, words)
