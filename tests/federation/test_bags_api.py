@@ -16,6 +16,7 @@ from schedd.client.json_object import JsonObject
 from schedd.federation.api import bags
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.workers.bag_worker import BagWorker
+from schedd.start_sentence import format_utc
 from schedd.store import StoreError
 from tests.federation.federation_harness import FederationHarness
 
@@ -306,7 +307,7 @@ def test_bag_without_offer_is_submitted_unless_late(
     problem = refused.json()
     earliest = harness.now + 50 + MARGIN
     assert problem["detail"] == (
-        f"the deadline is refused: {earliest}, 30 s later, is the earliest that can be kept"
+        f"the deadline is refused: {format_utc(earliest)}, 30 s later, is the earliest that can be kept"
     )
     (option,) = problem["options"]
     assert option["id"] in problem["hint"]

@@ -177,7 +177,7 @@ def test_command_submits_a_job_into_a_booking(harness: BookingHarness, run: Run,
         (
             ("--federation", "add", "x", "-l", "nodes=1", "--for", "2h", "--by", "+1h"),
             2,
-            "there are not 7200 s",
+            "it needs 02:00:00: from 14 Nov",
         ),
         (("--federation", "add", "x", "-l", "nodes=1:ppn=x", "--for", "1h", "--at", "+1h"), 2, "ppn=x"),
         (("--federation", "add", "x", *WHOLE, "--at", "+1h", "--only", "z"), 2, "no cluster z"),

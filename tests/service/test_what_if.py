@@ -131,6 +131,9 @@ def test_smaller_memory_cpus_and_nodes_are_each_suggested() -> None:
         assert fork(loop).what_if(job_facts({"nodes": "1:ppn=2"}), T, changes=True).changes == ()
         never = fork(loop).what_if(job_facts({"nodes": "1:ppn=99"}), T, changes=True)
         assert [(one.change, one.enough) for one in never.changes] == [("cpus", "8")]
+        # Units that may share a node are no nodes.
+        never = fork(loop).what_if(job_facts({"procs": "99"}), T, changes=True)
+        assert [(one.change, one.asked, one.enough) for one in never.changes] == [("units", "99", "11")]
 
 
 FEW = st.integers(0, 8)

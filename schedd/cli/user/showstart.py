@@ -514,7 +514,8 @@ def _smaller_request_rows(
     name: str, changes: Sequence[SmallerRequest], now: int
 ) -> Iterator[tuple[str, str]]:
     nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
-    singular = {"cpus": "cpu a node", "nodes": "node"}
+    nouns["units"] = "cpus or chunks"
+    singular = {"cpus": "cpu a node", "nodes": "node", "units": "cpu or chunk"}
     for one in changes:
         then = _format_start_then(one, now)
         if one.change == "feature":

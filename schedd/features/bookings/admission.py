@@ -1,7 +1,8 @@
 """Admission of bookings: checked against the cluster, the site's rules and other features, then placed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from schedd.dialect.moldable import read_alternatives
 from schedd.engine.component.hook_values import PricedUse
@@ -32,9 +33,12 @@ from schedd.features.bookings.state import (
     store_booking,
 )
 from schedd.model import FOREVER, Request
+from schedd.plan.views import find_unmet_requirement
 from schedd.plan.work_limits import WorkSpent
 from schedd.policy.bookings import nearest
 from schedd.wire import Book
+
+_NO_ROOM: Final = "there is no room for it in its window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,21 @@ def admit(state: EngineState, event: Book) -> None:
                 return
             leave_components(state, booking_key(event.name))
             options += find_options(state, one.booking, one.request)
-            problem = "there is no room for it in its window"
+            problem = _NO_ROOM
+        if problem == _NO_ROOM:
+            problem = _impossible(state, candidates) or problem
     except WorkSpent as error:
         leave_components(state, booking_key(event.name))
         problem = str(error)
     offers = {(one.start, one.end): one for one in options}.values()
     store_booking(state, replace(refused, text=problem, options=nearest(offers, MAX_OPTIONS)))
+
+
+def _impossible(state: EngineState, candidates: Sequence[_Candidate]) -> str:
+    """Return the requirement that the empty cluster cannot meet; empty if it can hold an alternative."""
+    empty, units = state.empty_plan(), state.limits.types.units
+    nevers = [find_unmet_requirement(empty, one.request, units) for one in candidates]
+    return nevers[0].requirement if nevers[0] is not None and None not in nevers else ""
 
 
 def _alternatives(event: Book) -> list[Book]:

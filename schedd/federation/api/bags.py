@@ -24,6 +24,7 @@ from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.bag_offers import collect_offers, offered_task_counts, share_ends, split_offers
 from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.service.access.roles import Bearer
+from schedd.start_sentence import format_utc
 
 router = RouteTable(route_class=FederationRoute)
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
@@ -87,7 +88,7 @@ def _request_offers(
         balance=body.balance.value,
     )
     if body.deadline <= federation.now:
-        what = f"the deadline, {body.deadline}, is past: it is {federation.now}"
+        what = f"the deadline, {format_utc(body.deadline)}, is past: it is {format_utc(federation.now)}"
         raise invalid_problem("body.deadline", what)
     names = body.clusters or tuple(federation.settings.clusters)
     found = collect_offers(
@@ -231,8 +232,8 @@ def _request_and_accept(federation: FederationState, caller: Bearer, owner: str,
         earliest = _earliest_deadline(federation, offer.split)
         raise ProblemError(
             "no-room",
-            f"the deadline is refused: {earliest}, {earliest - body.deadline} s later, is the earliest that "
-            "can be kept",
+            f"the deadline is refused: {format_utc(earliest)}, {earliest - body.deadline} s later, is the "
+            "earliest that can be kept",
             hint=f"move the deadline to {earliest}, take offer {offer.id}, or say late",
             options=[asdict(offer_row(federation, offer))],
         )

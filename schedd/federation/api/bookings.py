@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.booking_requests import BookingName, BookingTerms, OptionChoice
 from schedd.api.problems import ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
-from schedd.dialect import RequestError
+from schedd.dialect import RequestError, format_walltime
 from schedd.dialect.walltime_scale import scale_seconds
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
 from schedd.federation.api.audited_route import FederationRoute
@@ -25,6 +25,7 @@ from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.items import ImpossibleError
 from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
+from schedd.start_sentence import format_utc
 
 router = RouteTable(route_class=FederationRoute)
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
@@ -101,7 +102,8 @@ async def _book_cores(
     shortest = _shortest_length(federation, body)
     if deadline - max(now, ready or 0) < shortest:
         where = "body.start" if start is not None else "body.deadline"
-        what = f"from {max(now, ready or 0)} on there are not {shortest} s until {deadline}"
+        begin, end = (format_utc(time) for time in (max(now, ready or 0), deadline))
+        what = f"it needs {format_walltime(shortest)}: from {begin} to {end} is less"
         raise invalid_problem(where, what)
     terms = {
         "resources": body.requested_resources,

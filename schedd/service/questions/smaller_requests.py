@@ -18,13 +18,14 @@ _MIB = 1024
 class SmallerRequest:
     """The smallest change of one resource that allows a start in time."""
 
-    change: Literal["walltime", "cpus", "mem", "nodes", "feature"]
-    """`cpus` and `mem` are per unit (a node of `nodes=`, a chunk of `select=`)."""
+    change: Literal["walltime", "cpus", "mem", "nodes", "units", "feature"]
+    """`cpus` and `mem` are per unit (a node of `nodes=`, a chunk of `select=`). `units` that may share a node
+    (`procs=`, a `select=` that is not scattered), otherwise `nodes`."""
     asked: str
     enough: str
     """In the syntax of `qsub -l`; empty for a feature to leave out."""
     value: int | None
-    """The same as a number: seconds, cpus, KiB or nodes."""
+    """The same as a number: seconds, cpus, KiB, nodes or units."""
     planned_start: int
     """The planned start with this change; often well before the time that was sought."""
     expected_start: int | None = None
@@ -97,7 +98,10 @@ def _nodes(request: Request, walltime: int, start: StartInTime) -> SmallerReques
         return None  # they are on one node already
     units = request.units
     found = _largest_in_time(1, units - 1, lambda fewer: start(_first_units(request, fewer), walltime))
-    return None if found is None else SmallerRequest("nodes", str(units), str(found[0]), *found)
+    if found is None:
+        return None
+    kind: Literal["nodes", "units"] = "nodes" if request.place is Place.SCATTER else "units"
+    return SmallerRequest(kind, str(units), str(found[0]), *found)
 
 
 def _features(request: Request, walltime: int, start: StartInTime) -> Iterator[SmallerRequest]:

@@ -75,6 +75,14 @@ def test_the_alternative_that_ends_first_is_booked_and_shown(run: Run) -> None:
     assert re.fullmatch(r"exam +flexible +\S+ .*\S +4 .* n1", out.splitlines()[1]), out
 
 
+def test_a_booking_of_more_cores_than_the_cluster_has_is_refused_with_the_reason(run: Run) -> None:
+    code, out, _ = run("add", "huge", "-l", "trl=900@600:800@1200", "--after", "+1h", "--by", "+5h")
+    assert (code, "not booked: it needs 900 units at once; the cluster has room for 16" in out) == (
+        1,
+        True,
+    ), out
+
+
 def test_a_refused_booking_has_offers_that_can_be_accepted(run: Run) -> None:
     wide = ("-l", "nodes=2:ppn=8", "--for", "60m")
     assert run("add", "first", *wide, "--at", "+2h")[0] == 0
