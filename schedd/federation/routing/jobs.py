@@ -137,11 +137,12 @@ class FederationJob(FederationItem[TransferAttempt]):
     def _end_attempt(self, event: AttemptEnded) -> Self:
         released = any(one.number == event.attempt and one.release_requested for one in self.attempts)
         # Without a release it was deleted before it could run.
-        job = self.advance_attempt(event, text=event.how, phase="ended" if released else "refused")
+        phase = "ended" if released else "refused"
+        job = self.advance_attempt(event, text=event.text or event.how, phase=phase)
         if job.over or not (released or job.active is None):
             return job
         over: ItemOutcome = "cancelled" if job.cancelled and event.how == "deleted" else event.how
-        return replace(job, over=over, over_at=event.time, exit_status=event.exit_status)
+        return replace(job, over=over, over_at=event.time, exit_status=event.exit_status, text=event.text)
 
     @property
     def bound(self) -> bool:

@@ -6,6 +6,7 @@ After a failover the new leader reads the log and sends the same requests again.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -23,6 +24,8 @@ from schedd.federation.events import (
     ItemCancelled,
     JobSubmitted,
 )
+from schedd.federation.items import Items
+from schedd.federation.removed_clusters import close_attempts
 from schedd.federation.routing.candidates import ClusterLoads, compute_loads, job_priority
 from schedd.federation.routing.cluster_status import (
     ClusterStatus,
@@ -140,8 +143,26 @@ class FederationState:
         """Clusters with job states that changed after the last load computation."""
         self._next_check = {name: 0 for name in self.jobs.open if self.jobs[name].waits}
         """Waiting jobs by the time of their last examination for a move, oldest first."""
+        self._closes_attempts = True
+        self._close_attempts_elsewhere()
         for name in self.jobs.unsettled:
             self._request_offers(self.jobs[name], new=True)
+
+    def _close_attempts_elsewhere(self) -> None:
+        """Close the attempts at clusters that were removed from the settings; if the log cannot be written,
+        the next report tries again.
+        """
+        if not self._closes_attempts:
+            return
+        try:
+            for items in (self.jobs, self.coallocations, self.bookings):
+                taken = self._commit(close_attempts(items, self.settings.clusters, self._now()))
+                for cluster, count in Counter(_cluster_of(items, event) for event in taken).items():
+                    words = f"{count} attempts at {cluster} closed: it is not in the settings any more"
+                    self.audit("the settings", "remove cluster", words)
+            self._closes_attempts = False
+        except StoreError as error:
+            _log.error("attempts at removed clusters could not be closed", why=str(error))
 
     def _now(self) -> int:
         return int(self._clock())
@@ -277,6 +298,7 @@ class FederationState:
         """
         with self._lock.background():
             now = self._now()
+            self._close_attempts_elsewhere()
             turned, among = self._update_cluster(cluster, report, now)
         names: dict[str, None] = {}
         with self._lock.background():
@@ -558,6 +580,13 @@ class FederationState:
         fresh: ClusterLoads = compute_loads(self.jobs, self.clusters, self._rules, [cluster])
         self._load.sent |= fresh.sent
         self._load.backlog |= fresh.backlog
+
+
+def _cluster_of(items: Items[Any], event: FederationEvent) -> str:
+    """Return the cluster of an attempt's event."""
+    assert isinstance(event, AttemptEvent)
+    cluster: str = items.by_id[event.job].attempts[event.attempt - 1].cluster
+    return cluster
 
 
 def _clock_problem(lead_s: int) -> str:
