@@ -8,7 +8,7 @@ from schedd.engine import Engine
 from schedd.engine.run import job_attributes
 from schedd.engine.run.job_attributes import first_start_ahead
 from schedd.model import FOREVER
-from schedd.wire import Run, RunRefused, ShareFacts
+from schedd.wire import Run, RunRefused, ShareFacts, Snapshot
 from tests.engine.cluster import Cluster, T
 
 
@@ -96,6 +96,21 @@ def test_all_jobs_show_that_all_starts_are_refused_and_the_end_of_it() -> None:
     cluster.at(403)
     assert cluster.runs("1")[-1] == 403
     cluster.at(420)
+    assert "no jobs are started" not in cluster.attribute_writes("far")[-1].text
+
+
+def test_all_jobs_show_that_the_servers_state_is_not_known_for_long_and_the_end_of_it() -> None:
+    cluster = Cluster(publish_starts=True)
+    cluster.submit("1", walltime=40_000)
+    cluster.submit("far", walltime=100)
+    cut = Snapshot(id="cut", time=cluster.server.now, jobs=(), nodes=(), queues=(), complete=False)
+    cluster.send(cut)
+    cluster.at(200)
+    assert "no jobs are started" not in cluster.attribute_writes("far")[-1].text
+    cluster.at(320)
+    assert "no jobs are started" in cluster.attribute_writes("far")[-1].text
+    cluster.send(cluster.server.snapshot())
+    cluster.at(330)
     assert "no jobs are started" not in cluster.attribute_writes("far")[-1].text
 
 

@@ -32,6 +32,7 @@ from schedd.wire import WriteAttributes
 
 _HALT: Final = "no jobs are started at present"  # no reason is given: it may mention jobs of other users
 _DUE: Final = "due to start"
+_STALE_ALERTS: Final = ("snapshot ", "clock ")
 _LONG_HALT_S: Final = 300
 """Length of a pause, of scheduling off, or of refused starts, after which all jobs with a start show it."""
 _NO_SLOTS: Final = np.zeros(0, np.int64)
@@ -215,6 +216,8 @@ def _long_halt_at(state: EngineState) -> int:
     """Return when a present pause, scheduling off, or refused starts have lasted long; FOREVER: none is."""
     refused_since = state.refused_since if state.starts_refused else -1
     since = [one for one in (state.paused_since, state.unscheduled_since, refused_since) if one >= 0]
+    if state.stale:  # an alert tells since when the server's state is not known
+        since += [state.alerts[key].since for key in _STALE_ALERTS if key in state.alerts]
     return min(since) + _LONG_HALT_S if since else FOREVER
 
 

@@ -93,6 +93,7 @@ _OVER: Final = frozenset({"F", "X", "M"})
 _HOLDS: Final = frozenset("uosp")
 _DOWN: Final = frozenset({"down", "Stale", "state-unknown", "unknown", "unresolvable"})
 _DRAIN: Final = frozenset({"offline", "provisioning", "wait-provisioning", "sleep", "maintenance"})
+_KNOWN_STATES: Final = _DOWN | _DRAIN | {"free", "busy", "job-busy", "job-exclusive", "resv-exclusive"}
 _RESOURCE: Final = "Resource_List."
 AVAILABLE: Final = "resources_available."  # prefix of the resources of a vnode
 ASSIGNED: Final = "resources_assigned."  # prefix of the resources held by jobs
@@ -114,7 +115,8 @@ def job_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> Job
     (`types`).
     """
     get = values.get
-    state = _STATES.get(get("job_state", ""), "T")
+    # An unknown state may hold resources. A job that has none waits, and is not started.
+    state = _STATES.get(get("job_state", ""), "R" if get("exec_vnode") else "T")
     active = state in ACTIVE
     holds = "".join([letter for letter in get("Hold_Types", "") if letter in _HOLDS])
     resources = {types.spelled(key[14:]): value for key, value in values.items() if key.startswith(_RESOURCE)}
@@ -374,12 +376,22 @@ def _inside_reservation(schedselect: str, reservation: str) -> str:
     return "+".join(f"{chunk}:{RESERVATION}={reservation}" for chunk in split_chunks(schedselect))
 
 
+def unknown_vnode_states(values: Values) -> set[str]:
+    """Return the words of a vnode's state that this version does not know."""
+    return {state.strip() for state in values.get("state", "").split(",")} - _KNOWN_STATES - {""}
+
+
+def is_known_job_state(letter: str) -> bool:
+    """Return whether this version knows the state of a job."""
+    return letter in _STATES or letter in _OVER or letter == "B"
+
+
 def vnode_state(values: Values) -> NodeStateName:
-    """Return the state of a vnode: up, drain or down."""
+    """Return the state of a vnode: up, drain or down. A vnode in an unknown state gets no new jobs."""
     states = {state.strip() for state in values.get("state", "").split(",") if state.strip()}
     if not states or states & _DOWN:
         return "down"
-    return "drain" if states & _DRAIN else "up"
+    return "drain" if states & _DRAIN or states - _KNOWN_STATES else "up"
 
 
 def _group(values: Values, prefix: str, types: ResourceTypes) -> dict[str, str]:

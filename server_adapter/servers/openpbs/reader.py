@@ -27,12 +27,14 @@ from server_adapter.servers.openpbs.facts import (
     JOB_ATTRIBUTES,
     SHARED,
     is_exclusive,
+    is_known_job_state,
     is_over,
     make_fact_parsers,
     parse_resource_types,
     reservations_of,
     scheduling_attributes,
     shares,
+    unknown_vnode_states,
     vnode_state,
 )
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts, group_by_host
@@ -47,6 +49,7 @@ from server_adapter.servers.openpbs.reservations import (
 from server_adapter.servers.openpbs.stuck_vnodes import StuckVnodes
 from server_adapter.servers.openpbs.suspended_jobs import jobs_to_resume
 from server_adapter.servers.openpbs.vnode_capacity import takes_vnode
+from server_adapter.servers.unknown_states import describe_unknown_states, unknown_jobs
 
 _log = logging.getLogger(__name__)
 
@@ -135,6 +138,7 @@ class OpenPBSReader:
         self._clock = clock
         self._stuck = StuckVnodes(clock)
         self._unknown_arrays: dict[str, str] = {}
+        self._unknown_states = ""
         self._jobs = JobList(self._describe)
         self._before: ServerState | None = None
         self._objects: _OpenPBSObjects | None = None
@@ -150,6 +154,7 @@ class OpenPBSReader:
     def troubles(self) -> Iterator[tuple[str, str]]:
         """Yield the lasting troubles of the last readings, by kind."""
         yield "stuck_vnodes", self._stuck.trouble
+        yield "adapter_work", self._unknown_states
         for name, why in self._unknown_arrays.items():
             yield "adapter_work", _UNKNOWN_ARRAY.format(name, why)
         if self._by_hand is not None:
@@ -199,6 +204,10 @@ class OpenPBSReader:
         names = frozenset(queue.name for queue in queues)
         there = {node.name for node in objects.vnodes}
         listed = self._expand(known)
+        self._unknown_states = describe_unknown_states(
+            {vnode.name: unknown_vnode_states(vnode.values) for vnode in objects.vnodes},
+            unknown_jobs(known, is_known_job_state),
+        )
         await asyncio.sleep(0)  # here and below: with many jobs each step is long enough for one slice
         vnodes = self._stuck.without(objects.vnodes, listed)
         hosts = self._hosts(vnodes)

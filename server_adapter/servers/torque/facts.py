@@ -76,6 +76,13 @@ _STATES: Final[Mapping[str, JobLetter]] = {
     "S": "S",
 }
 
+_KNOWN_STATES: Final = frozenset(
+    {
+        *("free", "offline", "down", "reserve", "job-exclusive", "job-sharing", "busy", "time-shared"),
+        *("unknown", "state-unknown"),
+    }
+)
+
 _RESOURCE: Final = "Resource_List."
 _SUFFIX: Final = re.compile(r"(:\d+(?:\[\d*\])?)\.[^:,@]+(?=[:,]|$)")  # the server's name of a job's id
 _DEFAULT: Final = "resources_default."
@@ -93,7 +100,8 @@ def job_facts(name: str, values: Values) -> JobFacts:
     start.
     """
     get = values.get
-    state = _STATES.get(get("job_state", ""), "T")
+    # An unknown state may hold resources. A job that has none waits, and is not started.
+    state = _STATES.get(get("job_state", ""), "R" if get("exec_host") else "T")
     active = state in ACTIVE
     holds = "".join([letter for letter in get("Hold_Types", "") if letter in _HOLDS])
     if state == "H" and not holds:
@@ -260,12 +268,23 @@ def _slot_limit(values: Values) -> int | None:
     return limit if limit is not None and limit > 0 else None
 
 
+def unknown_node_states(text: str) -> set[str]:
+    """Return the words of a node's state that this version does not know."""
+    return {*read.split_list(text)} - _KNOWN_STATES
+
+
+def is_known_job_state(letter: str) -> bool:
+    """Return whether this version knows the state of a job."""
+    return letter in _STATES or letter == "C"
+
+
 def node_state(text: str) -> NodeStateName:
-    """Return the state of a node: up, drain or down."""
+    """Return the state of a node: up, drain or down. A node in an unknown state gets no new jobs."""
     states = read.split_list(text)
     if not states or "down" in states or "unknown" in states or "state-unknown" in states:
         return "down"
-    return "drain" if "offline" in states or "reserve" in states else "up"
+    is_closed = "offline" in states or "reserve" in states or unknown_node_states(text)
+    return "drain" if is_closed else "up"
 
 
 def _amounts(text: str) -> dict[str, int]:

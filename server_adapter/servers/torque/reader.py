@@ -17,8 +17,14 @@ from server_adapter.bridge.server import ObjectSettings, ReadScope
 from server_adapter.bridge.state import ServerState, StateBuilder
 from server_adapter.dis import Attribute, Operation
 from server_adapter.servers.torque.attribute_query import AttributeQuery
-from server_adapter.servers.torque.facts import FACT_PARSERS, JOB_ATTRIBUTES
+from server_adapter.servers.torque.facts import (
+    FACT_PARSERS,
+    JOB_ATTRIBUTES,
+    is_known_job_state,
+    unknown_node_states,
+)
 from server_adapter.servers.torque.link import TorqueLink
+from server_adapter.servers.unknown_states import describe_unknown_states, unknown_jobs
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
 
@@ -83,6 +89,7 @@ class TorqueReader:
         self._selects = True
         self._described: dict[str, DescribedObject] = {}
         self._objects: _TorqueObjects | None = None
+        self._unknown_states = ""
 
     @property
     def lost_jobs(self) -> Collection[str]:
@@ -95,6 +102,7 @@ class TorqueReader:
 
     def troubles(self) -> Iterator[tuple[str, str]]:
         """Yield the lasting troubles of the last readings, by kind."""
+        yield "adapter_work", self._unknown_states
         if self._by_hand is not None:
             yield "adapter_work", self._by_hand.trouble
 
@@ -113,6 +121,10 @@ class TorqueReader:
             self._by_hand.refresh()  # after the jobs: the server logs a run before it shows it
         state: ServerState | None = None
         jobs = list(self._described.values())
+        self._unknown_states = describe_unknown_states(
+            {node.name: unknown_node_states(node.values.get("state", "")) for node in objects.nodes},
+            unknown_jobs(jobs, is_known_job_state),
+        )
         for built in self._builder.build(
             server=objects.server, queues=objects.queues, nodes=objects.nodes, jobs=jobs
         ):

@@ -71,6 +71,7 @@ def test_a_start_time_written_on_a_queued_job_is_no_run() -> None:
         ({"job_state": "H", "Hold_Types": "l"}, "H", "l", 1795263568),  # and in 6.1
         ({"job_state": "W", "Execution_Time": "1795270000"}, "W", "", None),
         ({"job_state": "?"}, "T", "", 1795263568),
+        ({"job_state": "?", "exec_host": "node1/0"}, "R", "", 1795263568),  # it may hold the node
     ],
 )
 def test_holds_and_waits(changes: Values, state: str, holds: str, eligible: int | None) -> None:
@@ -168,6 +169,7 @@ NODE = {
         ("down", "down"),
         ("down,offline", "down"),
         ("state-unknown,down", "down"),
+        ("of-a-newer-server", "drain"),
         ("", "down"),
     ],
 )

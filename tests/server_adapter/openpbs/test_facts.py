@@ -86,6 +86,7 @@ def test_recorded_objects_become_facts() -> None:
         ("down,offline", "down"),
         ("state-unknown,down", "down"),
         ("Stale", "down"),
+        ("free,of-a-newer-server", "drain"),
         ("", "down"),
     ],
 )

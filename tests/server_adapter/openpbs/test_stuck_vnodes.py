@@ -71,3 +71,19 @@ async def test_a_reading_plans_nothing_on_a_stuck_vnode(
         state = await server.read()
         await server.close()
     assert {name: node.state for name, node in state.nodes.items()} == {"n1": "drain", "n2": "up"}
+
+
+@pytest.mark.anyio
+async def test_unknown_states_are_a_trouble_and_start_nothing_there(tmp_path: Path) -> None:
+    held = QUEUED | {"job_state": "Y", "exec_vnode": "(n2:ncpus=2)"}
+    site = Site(jobs={"1.s": held, "2.s": QUEUED | {"job_state": "Z"}})
+    site.nodes["n1"]["state"] = "free,hibernating"
+    async with site.peer.listening():
+        server = site.make_server(tmp_path)
+        state = await server.read()
+        troubles = [text for _, text in server.troubles() if text]
+        await server.close()
+    assert {name: node.state for name, node in state.nodes.items()} == {"n1": "drain", "n2": "up"}
+    assert {name: job.state for name, job in state.jobs.items()} == {"1.s": "R", "2.s": "T"}
+    words = "unknown states, so nothing is started there: node n1: hibernating, job 1.s: Y, job 2.s: Z"
+    assert words in troubles
