@@ -219,6 +219,63 @@ def test_a_formula_with_eligible_time_that_the_server_does_not_count_is_named() 
     assert found.verdict is Verdict.NO_MATTER
 
 
+def test_values_are_added_to_attributes_of_the_server_and_its_schedulers() -> None:
+    text = """
+create queue workq
+set queue workq acl_groups = a
+set queue workq acl_groups += b
+set server managers = root@head
+set server managers += ann@*
+set server max_run = "[u:PBS_GENERIC=4]"
+set server max_run += [g:staff=40]
+set server restrict_res_to_release_on_suspend=ncpus
+set server restrict_res_to_release_on_suspend+=ngpus
+set sched preempt_prio = express_queue
+set sched sched2 preempt_prio += normal_jobs
+import hook h application/x-python default -
+import pbs
+set = 1
+
+create hook i
+import hook i application/x-config base64 -
+eyJh
+set server scheduling = True
+"""
+    objects, unread = parse_qmgr(text)
+    assert unread == []
+    found = {(one.kind, one.name): dict(one.values) for one in objects}
+    assert found == {
+        ("queue", "workq"): {"acl_groups": "a,b"},
+        ("server", ""): {
+            "managers": "root@head,ann@*",
+            "max_run": "[u:PBS_GENERIC=4],[g:staff=40]",
+            "restrict_res_to_release_on_suspend": "ncpus,ngpus",
+            "scheduling": "True",
+        },
+        ("scheduler", "default"): {"preempt_prio": "express_queue"},
+        ("scheduler", "sched2"): {"preempt_prio": "normal_jobs"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ('preempt_prio = "express_queue, normal_jobs"', Verdict.NO_MATTER),
+        ('preempt_prio = "express_queue+fairshare, express_queue, normal_jobs"', Verdict.BLOCKER),
+        ('preempt_prio = "normal_jobs, server_softlimits"', Verdict.BLOCKER),
+    ],
+)
+def test_other_levels_of_preemption_are_blockers(line: str, verdict: Verdict) -> None:
+    (found,) = import_qmgr(f"create sched default\nset sched {line}\n").findings
+    assert found.verdict is verdict
+
+
+def test_bounds_of_single_requests_are_no_limits() -> None:
+    done = import_qmgr("set server resources_available.nodect = 999\nset server scheduling = True\n")
+    (found,) = [one for one in done.findings if one.setting.startswith("resources_available")]
+    assert found.verdict is Verdict.NO_MATTER
+
+
 def test_objects_of_qmgr_have_all_their_attributes() -> None:
     objects, unread = parse_qmgr(QMGR)
     found = {(one.kind, one.name): one.values for one in objects}

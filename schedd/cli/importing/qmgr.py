@@ -9,7 +9,9 @@ from schedd.cli.importing.server_settings import ServerObject, import_server
 _KINDS: Final = "server|queue|sched|resource|node|hook|pbshook"
 QMGR_COMMAND: Final = re.compile(rf"^\s*(?:create|set)\s+(?:{_KINDS})\b", re.MULTILINE)
 _CREATE: Final = re.compile(rf"create\s+({_KINDS})\s+(\S+)\s*(.*)")
-_SET: Final = re.compile(rf"set\s+({_KINDS})\s+(?:([^\s=]+)\s+)?([^\s=]+?)\s*(\+=|-=|=)\s*(.*)", re.DOTALL)
+_SET: Final = re.compile(
+    rf"set\s+({_KINDS})\s+(?:([^\s=]+)\s+(?![+-]?=))?([^\s=]+?)\s*(\+=|-=|=)\s*(.*)", re.DOTALL
+)
 _NO_OBJECTS: Final = frozenset({"node", "hook", "pbshook"})
 _OPENPBS_ONLY: Final = frozenset(
     {"job_sort_formula", "eligible_time_enable", "resv_enable", "flatuid", "max_array_size", "backfill_depth"}
@@ -32,7 +34,8 @@ def import_qmgr(text: str) -> ImportResult:
 def parse_qmgr(text: str) -> tuple[list[ServerObject], list[tuple[int, str]]]:
     """Return the objects with their attributes, and the lines that cannot be read, with their numbers.
 
-    Commands about nodes and hooks are skipped. A value in quotes may go on over several lines.
+    Commands about nodes and hooks are skipped, with the contents of hooks. A value in quotes may go on over
+    several lines.
     """
     found: dict[tuple[str, str], dict[str, str]] = {}
     unread: list[tuple[int, str]] = []
@@ -73,6 +76,7 @@ def _commands(text: str) -> list[tuple[int, str]]:
     """The commands with their first lines, without comments."""
     commands: list[tuple[int, str]] = []
     opened = ""
+    in_hook = False  # in the content of a hook
     for number, line in enumerate(text.splitlines(), 1):
         if opened:
             first, before = commands.pop()
@@ -81,7 +85,8 @@ def _commands(text: str) -> list[tuple[int, str]]:
                 opened = ""
             continue
         stripped = line.strip()
-        if not stripped or stripped.startswith("#"):
+        in_hook = stripped.startswith("import ") or (in_hook and QMGR_COMMAND.match(stripped) is None)
+        if not stripped or stripped.startswith("#") or in_hook:
             continue
         commands.append((number, stripped.removeprefix("Qmgr: ")))
         value = stripped.partition("=")[2].strip()

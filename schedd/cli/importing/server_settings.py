@@ -79,11 +79,15 @@ def _translate_attribute(
         _translate_node_set_option(name, off=off, done=done, note=note)
     elif plain in _RUN_LIMITS:
         queue = one.name if one.kind == "queue" else ""
-        _, odd = parse_server_limits({name: value}, queue, types)
-        if odd:
+        limits, odd = parse_server_limits({name: value}, queue, types)
+        if not limits and not odd:
+            note(Verdict.NO_MATTER, "the server sees to it, with any scheduler")
+        elif odd:
             note(Verdict.BLOCKER, "this limit cannot be read: jobs would run beyond it")
         else:
             note(Verdict.TRANSLATED, "read from the server; holds at every moment of the plan")
+    elif plain == "preempt_prio" and set(re.split(r"[\s,\"]+", value)) - _PLAIN_LEVELS:
+        note(Verdict.BLOCKER, _LEVELS)
     elif plain == "node_pack":
         arrange = "spread" if off else "pack"
         done.table("node_choice")["arrange"] = arrange
@@ -209,6 +213,11 @@ def _int_or_none(text: str) -> int | None:
 
 _SHOWN: Final = 60
 _EXPRESS: Final = 150
+_PLAIN_LEVELS: Final = frozenset({"express_queue", "normal_jobs", ""})
+_LEVELS: Final = (
+    "jobs to preempt are not found by a level: name them in targets and scavengers of the table preemption "
+    "(docs/administrators/preemption.md)"
+)
 _ANSWERED: Final = ("preemptive_sched", "preempt_queue_prio")
 """Options of a sched_config that name the queues of preemptors only by their Priority."""
 _RUN_LIMITS: Final = frozenset(
@@ -256,6 +265,7 @@ _READ_FROM_SERVER: Final[Mapping[str, str]] = {
     "default_chunk": "the server writes it into the jobs",
     "features_required": "read from the server: the queue's jobs go to nodes with these properties",
     "query_other_jobs": "read from the server: which jobs users see",
+    "restrict_res_to_release_on_suspend": "read from the server: what suspended jobs release",
     "backfill_depth": "every job has a planned start, and gaps are filled for all",
     "node_group_enable": "see node_group_key",
 }
@@ -267,6 +277,7 @@ _ONLY_OLD_SCHEDULER: Final[Mapping[str, str]] = {
     "est_start_time_freq": "every job has a planned start at all times",
     "eligible_time_enable": "waiting counts from when a job became eligible",
     "server_dyn_res_alarm": "the programs are asked every minute: see licences",
+    "attr_update_period": "attributes of jobs are written as tell says",
     "preempt_*": "jobs are stopped for others only by the table preemption: see the Priority of queues",
 }
 """What only the present scheduler heeds."""
@@ -293,6 +304,7 @@ _ENFORCED_BY_SERVER: Final = (
     "pass_cpu_clock", "stall_*", "display_job_server_suffix",
     "extra_resc", "automatic_requeue_exit_code", "array_*", "credential_lifetime", "python_*",
     "restart_*", "email_batch_seconds", "dont_write_nodes_file", "alt_router", "is_transit", "ntype",
-    "checkpoint_min", "checkpoint_defaults", "ping_rate", "sync_mom_hookfiles*", "rpp_*",
+    "ghost_queue", "max_report", "cray_enabled", "checkpoint_min", "checkpoint_defaults", "ping_rate",
+    "sync_mom_hookfiles*", "rpp_*",
     "jobscript_max_size", "server_dyn_res_alarm",
 )  # fmt: skip
