@@ -326,7 +326,7 @@ def _read_times(moment: int, now: int, zone: tzinfo | None) -> tuple[datetime | 
         return None, today
 
 
-def describe_wish(
+def describe_requested_start(
     by: int, late: int | None, likely: int | None, sure: int | None, length: Callable[[int], str]
 ) -> str:
     """Return whether a job starts ``by`` a wished time: as planned, likely, or not.

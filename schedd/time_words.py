@@ -17,7 +17,7 @@ _BY: Final = re.compile(r"^(?:before|by)\s+", re.IGNORECASE)
 _MORNING_H: Final = 6
 """Tonight ends at this hour."""
 WISH_TIMES: Final = "tonight, tomorrow, friday, 'friday 8:00', 8:00, +2h or 2026-12-01T08:00"
-"""Examples of what ``parse_wish`` reads."""
+"""Examples of what ``parse_future_time`` reads."""
 
 
 def parse_moment(text: str, now: int, zone: tzinfo | None = None) -> int:
@@ -39,7 +39,7 @@ def parse_moment(text: str, now: int, zone: tzinfo | None = None) -> int:
         raise ValueError(f"{text}: no time; write 2026-12-01T08:00, 08:00 or +2h") from None
 
 
-def parse_wish(text: str, now: int, zone: tzinfo | None = None) -> int:
+def parse_future_time(text: str, now: int, zone: tzinfo | None = None) -> int:
     """Return a future moment as people say it: the next 8:00, the beginning of the next friday; tonight is
     the end of the night, 6:00. Arguments as for ``parse_moment``. Raises ValueError.
     """

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from schedd.service.settings.site import SiteSettings
-from schedd.wire.section import main_problems, problem_place, problem_words
+from schedd.wire.section import main_problems, problem_place, problem_text
 
 
 def settings_fault(settings: Mapping[str, Any]) -> str:
@@ -15,4 +15,4 @@ def settings_fault(settings: Mapping[str, Any]) -> str:
     with pytest.raises(ValidationError) as caught:
         SiteSettings.model_validate(settings)
     problem = main_problems(caught.value.errors())[0]
-    return f"{'.'.join(map(str, problem_place(problem)))}: {problem_words(problem)}"
+    return f"{'.'.join(map(str, problem_place(problem)))}: {problem_text(problem)}"

@@ -10,8 +10,8 @@ import pytest
 from schedd.start_sentence import (
     Certainty,
     StartFacts,
+    describe_requested_start,
     describe_start,
-    describe_wish,
     format_day_time,
     format_near_time,
     format_utc,
@@ -191,7 +191,7 @@ def test_times_name_the_day_only_as_far_as_needed(moment: int, near: str, day: s
 def test_a_wished_start_is_met_by_plan_or_by_forecast(
     late: int | None, likely: int | None, sure: int | None, words: str
 ) -> None:
-    assert describe_wish(100, late, likely, sure, lambda seconds: f"{seconds} s") == words
+    assert describe_requested_start(100, late, likely, sure, lambda seconds: f"{seconds} s") == words
 
 
 def test_a_cell_of_a_table_has_words_of_the_sentence() -> None:

@@ -18,7 +18,7 @@ MAX_NAME_LENGTH: Final = 512
 _MAX_FAULTS: Final = 20
 
 
-def find_out_of_range(events: Iterable[Event]) -> list[Fault]:
+def find_range_faults(events: Iterable[Event]) -> list[Fault]:
     """The first numbers and names in ``events`` that exceed the planner's ranges."""
     found: list[Fault] = []
     for number, event in enumerate(events):

@@ -9,7 +9,7 @@ from fastapi import Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Adapter, Cluster
-from schedd.api.event_bounds import find_out_of_range
+from schedd.api.event_bounds import find_range_faults
 from schedd.api.large_bodies import LARGE_BODY_BYTES, EventsRoute
 from schedd.api.planner_calls import TIMEOUTS, await_planner
 from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, invalid_problem
@@ -99,9 +99,9 @@ async def accept_events(
     _check_adapter(cluster, adapter, host)
     cluster.record_adapter_request()
     if int(request.headers.get("content-length", LARGE_BODY_BYTES)) < LARGE_BODY_BYTES:
-        faults = find_out_of_range(events)
+        faults = find_range_faults(events)
     else:  # others are not to wait for a look at a whole cluster
-        faults = await run_in_threadpool(find_out_of_range, events)
+        faults = await run_in_threadpool(find_range_faults, events)
     if faults:
         raise ProblemError("invalid", f"{faults[0].where}: {faults[0].what}", errors=faults)
     known = {one.name: _about(one) for one in cluster.published.node_blocks}

@@ -143,7 +143,7 @@ def certificate_fault(server: ssl.SSLContext, settings: ServerSettings) -> str:
     return ""
 
 
-def warn_of_certificate_fault(server: ssl.SSLContext, settings: ServerSettings) -> None:
+def log_certificate_fault(server: ssl.SSLContext, settings: ServerSettings) -> None:
     """Log that clients will reject the certificate. It is used anyway, since the UNIX socket works."""
     why = certificate_fault(server, settings)
     if why:

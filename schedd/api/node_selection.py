@@ -26,7 +26,7 @@ def match_nodes(nodes: Mapping[str, NodeFacts], text: str) -> list[str]:
     glob (`gpu*`), a property, a state (`up`, `down`, `draining`), else a part of a name. Case does not count.
     """
     tests = [
-        [_compile_word(word, nodes) for word in _split_words(part)]
+        [_compile_pattern(word, nodes) for word in _split_words(part)]
         for part in _split_alternatives(text.lower())
         if part.strip()
     ]
@@ -147,7 +147,7 @@ def _split_words(part: str) -> list[str]:
     return part.split()
 
 
-def _compile_word(word: str, nodes: Mapping[str, NodeFacts]) -> Callable[[NodeFacts], bool]:
+def _compile_pattern(word: str, nodes: Mapping[str, NodeFacts]) -> Callable[[NodeFacts], bool]:
     if _BRACKET_PATTERN.search(word):
         names = _expand_brackets(word)
         return lambda node: node.name.lower() in names or node.name.lower().partition(".")[0] in names

@@ -120,7 +120,7 @@ async def set_policy(
     _require_version(cluster, instead)
     if not break_promises:
         version = cluster.published.policy_version + 1
-        await require_kept_promises(request, cluster, version, body.plain, caller.name)
+        await refuse_risked_promises(request, cluster, version, body.plain, caller.name)
         _require_version(cluster, instead)  # it took seconds
     await change_policy(cluster, cluster.published.policy_version + 1, body.plain, caller.name)
     return _policy_reply(request, cluster)
@@ -135,7 +135,7 @@ async def delete_policy(
     If promises would be put at risk, nothing is changed, and the problem names their owners.
     """
     if not break_promises:
-        await require_kept_promises(request, cluster, 0, {}, caller.name)
+        await refuse_risked_promises(request, cluster, 0, {}, caller.name)
     await change_policy(cluster, 0, {}, caller.name)
     return _policy_reply(request, cluster)
 
@@ -168,7 +168,7 @@ async def run_policy_preview(
     )
 
 
-async def require_kept_promises(
+async def refuse_risked_promises(
     request: Request, cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str
 ) -> None:
     """Raise ProblemError, with the owners of the promises, if this policy would put promises at risk."""

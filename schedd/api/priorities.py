@@ -13,7 +13,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine, current_demand, make_applicant, present_shares, priority_breakdown
 from schedd.policy.protocol import Breakdown, Term
-from schedd.policy.ranks import value_of_rank
+from schedd.policy.ranks import decode_rank
 from schedd.service.cluster.plan_loop import PlanLoop
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
@@ -84,7 +84,7 @@ def _priority_view(engine: Engine, job: str) -> PriorityView | None:
     return PriorityView(
         job=job,
         total=found.total,
-        rank=value_of_rank(rank) if found.formula else float(rank),
+        rank=decode_rank(rank) if found.formula else float(rank),
         terms=found.terms,
         formula=found.formula,
         formula_source=found.formula_source,

@@ -16,7 +16,7 @@ from schedd.plan.work_limits import WorkSpent
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
 from schedd.service.read.cursors import CursorError
 from schedd.store import StoreError
-from schedd.wire.section import main_problems, problem_place, problem_words
+from schedd.wire.section import main_problems, problem_place, problem_text
 
 _log = structlog.get_logger(__name__)
 READ_PROBLEMS: Final = ("no-token", "unknown-cluster", "not-ready")
@@ -289,4 +289,4 @@ def _convert_fault(error: Mapping[str, Any]) -> Fault:
     bounds = [f"{words} {context[key]}" for key, words in limits.items() if key in context]
     expected = context.get("expected") or context.get("expected_tags") or context.get("pattern")
     allowed = str(expected) if expected is not None else " and ".join(bounds) or None
-    return Fault(where=where, what=problem_words(error), allowed=allowed)
+    return Fault(where=where, what=problem_text(error), allowed=allowed)

@@ -204,7 +204,7 @@ class WhatIfVariant(_ResourceRequest):
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="after")
-    def _check_one_form(self) -> Self:
+    def _check_request_form(self) -> Self:
         if (self.request is None) == (self.resources is None):
             raise ValueError("give either request or resources")
         return self
@@ -345,7 +345,7 @@ class WhatIfRequest(_ResourceRequest):
         return array
 
     @model_validator(mode="after")
-    def _check_one_subject(self) -> Self:
+    def _check_subject(self) -> Self:
         if sum(one is not None for one in (self.request, self.resources, self.job)) != 1:
             raise ValueError("give exactly one of request, resources and job")
         if self.job is not None and (

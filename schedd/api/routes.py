@@ -41,7 +41,7 @@ class _MadeRoutes(NamedTuple):
     routes: Sequence[APIRoute]
 
 
-def summary_of(endpoint: Callable[..., Any]) -> str:
+def first_sentence(endpoint: Callable[..., Any]) -> str:
     """Return the first sentence of an endpoint's docstring, up to a colon, for lists of operations."""
     text = " ".join((getdoc(endpoint) or "").split())
     return re.split(r"(?<=[^.])[.:;](?: |$)", text, maxsplit=1)[0]
@@ -140,7 +140,7 @@ class RouteTable:
                 methods=list(methods),
                 dependencies=[*dependencies, *row.dependencies()],
                 route_class_override=self._route_class,
-                **{"tags": list(self._tags), "summary": summary_of(endpoint)}
+                **{"tags": list(self._tags), "summary": first_sentence(endpoint)}
                 | options
                 | {"responses": {**responses, **options.get("responses", {})}},
             )

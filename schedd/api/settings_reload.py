@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from schedd.api.listening_sockets import load_certificate, tls_context, warn_of_certificate_fault
+from schedd.api.listening_sockets import load_certificate, log_certificate_fault, tls_context
 from schedd.api.settings_resources import SettingsResources, load_resources
 from schedd.engine import Engine
 from schedd.service.access.callers import Callers
@@ -78,7 +78,7 @@ class SettingsReloader:
         self._askers.replace_settings(parts.tokens, new.auth, new.limits, parts.oidc)
         if self._tls is not None:
             load_certificate(self._tls, self.settings.server)
-            warn_of_certificate_fault(self._tls, self.settings.server)
+            log_certificate_fault(self._tls, self.settings.server)
         futures: list[Future[Any]] = []
         for loop in self._clusters:
             chosen = self.settings.clusters[loop.name]

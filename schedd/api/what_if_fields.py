@@ -64,7 +64,7 @@ def render_fields(
         **details,
         **_deadline_fields(outcome, read_deadline(facts.resources, facts.submitted)),
         **_cost_fields(copy, outcome, read_cost_limit(facts.resources)),
-        **_wish_fields(outcome, start_by),
+        **_requested_start_fields(outcome, start_by),
     }
 
 
@@ -171,7 +171,7 @@ def _deadline_fields(outcome: WhatIfAnswer, deadline: int | None) -> dict[str, A
     return {"deadline": deadline, "late_by": late}
 
 
-def _wish_fields(outcome: WhatIfAnswer, start_by: int | None) -> dict[str, Any]:
+def _requested_start_fields(outcome: WhatIfAnswer, start_by: int | None) -> dict[str, Any]:
     """The wished latest start, and by how much the planned one is later."""
     late = None
     if start_by is not None and isinstance(outcome.answer, StartKnown):

@@ -28,7 +28,7 @@ class OneLineErrorParser(argparse.ArgumentParser):
         action = super().add_argument(*names, **options)
         takes = action.nargs != 0 and not action.choices
         if action.option_strings and takes and action.metavar is None:
-            action.metavar = _METAVARS.get(action.dest, _metavar_of_type(action))
+            action.metavar = _METAVARS.get(action.dest, _type_metavar(action))
         return action
 
     def error(self, message: str) -> NoReturn:
@@ -65,7 +65,7 @@ class _DescribedActions(argparse._SubParsersAction):  # type: ignore[type-arg]  
         return super().add_parser(name, **options)
 
 
-def _metavar_of_type(action: argparse.Action) -> str:
+def _type_metavar(action: argparse.Action) -> str:
     # By its name: to import pathlib takes a tenth of the time of a user's command.
     if getattr(action.type, "__name__", "") == "Path":
         return "DIRECTORY" if action.dest in ("dir", "prefix") else "FILE"

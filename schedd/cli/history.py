@@ -17,7 +17,7 @@ from schedd.cli.installation import (
     exit_on_error,
     open_store,
 )
-from schedd.cli.user.formatting import localise_times, one_line
+from schedd.cli.user.formatting import localise_times, strip_controls
 from schedd.start_sentence import history_entry_parts
 from schedd.store import Store
 from schedd.store.records import JobHistory
@@ -64,14 +64,14 @@ def _show_job(store: Store, cluster: int, job: str) -> bool:
     if past is None:
         return False
     console = Console()
-    console.print(escape("\n".join(map(one_line, _job_lines(past)))), highlight=False)
+    console.print(escape("\n".join(map(strip_controls, _job_lines(past)))), highlight=False)
     table = Table("time", "", "what", box=None)
     for moment in store.job_timeline(cluster, job):
         kind = f"{moment.kind} {moment.decision}".rstrip()
         words = moment.text
         if moment.start is not None:
             words = _format_time(moment.start).join(history_entry_parts(moment.kind, words))
-        table.add_row(_format_time(moment.time), kind, escape(localise_times(one_line(words))))
+        table.add_row(_format_time(moment.time), kind, escape(localise_times(strip_controls(words))))
     console.print(table)
     return True
 
@@ -99,7 +99,7 @@ def _show_node(store: Store, cluster: int, node: str) -> bool:
     alerts = store.node_alerts(cluster, node)
     rows += [(one.time, one.kind.replace("_", " "), "", "", "", one.text) for one in alerts]
     for time, *rest in sorted(rows, key=itemgetter(0)):
-        table.add_row(_format_time(time), *(escape(localise_times(one_line(text))) for text in rest))
+        table.add_row(_format_time(time), *(escape(localise_times(strip_controls(text))) for text in rest))
     if rows:
         Console().print(table)
     return bool(rows)

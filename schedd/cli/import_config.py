@@ -232,14 +232,14 @@ def _validated_toml(done: "ImportResult", cluster: str) -> str:
     from pydantic import ValidationError  # noqa: PLC0415
 
     from schedd.service.settings.cluster import ClusterSettings  # noqa: PLC0415
-    from schedd.wire.section import main_problems, problem_place, problem_words  # noqa: PLC0415
+    from schedd.wire.section import main_problems, problem_place, problem_text  # noqa: PLC0415
 
     text = done.toml(cluster)
     try:
         ClusterSettings(**tomllib.loads(text).get("clusters", {}).get(cluster, {}))
     except ValidationError as error:
         for problem in main_problems(error.errors(include_url=False)):
-            where, words = ".".join(map(str, problem_place(problem))), problem_words(problem)
+            where, words = ".".join(map(str, problem_place(problem))), problem_text(problem)
             print(f"schedd import: {where}: {words}", file=sys.stderr)
         fail("import", "the result is not valid in schedd.toml; nothing was written")
     return text

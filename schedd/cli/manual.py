@@ -225,7 +225,7 @@ def bash_completion() -> str:
     """A bash script that completes commands, acts, options and their values; zsh reads it after
     `bashcompinit`. Names are asked of the daemon.
     """
-    words = {name: _completion_words(name) for name in COMMANDS}
+    words = {name: _command_completions(name) for name in COMMANDS}
     cases = "\n".join(
         f"    {name}) acts='{' '.join(acts)}' words='{' '.join(options)}' ;;"
         for name, (acts, options) in words.items()
@@ -314,7 +314,7 @@ def render_completion(parser: argparse.ArgumentParser) -> str:
     return f"# bash completion of {parser.prog}.\ncomplete -o default -W '{words}' {parser.prog}\n"
 
 
-def _completion_words(name: str) -> tuple[list[str], list[str]]:
+def _command_completions(name: str) -> tuple[list[str], list[str]]:
     """Completions after a command: its actions, and all their options."""
     parser = _make_parser(name)
     acts = [act for act, _, _ in _sub_parsers(parser)]

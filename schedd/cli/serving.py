@@ -20,7 +20,7 @@ from schedd.api.app import create_app
 from schedd.api.connection_slots import ConnectionSlots
 from schedd.api.connections import ServerConnection
 from schedd.api.daemon_tasks import lifespan
-from schedd.api.listening_sockets import close_unix_socket, warn_of_certificate_fault
+from schedd.api.listening_sockets import close_unix_socket, log_certificate_fault
 from schedd.api.self_probe import SelfProbe
 from schedd.api.settings_reload import SettingsReloader
 from schedd.dashboard import add_dashboard
@@ -142,7 +142,7 @@ def serve(
     where = {"socket": local.getsockname()} if local is not None else {}
     _log.info("listening", url=url, **where, clusters=list(settings.clusters))
     if tls is not None:
-        warn_of_certificate_fault(tls, settings.server)
+        log_certificate_fault(tls, settings.server)
     if (
         not tokens
         and local is None

@@ -36,7 +36,7 @@ from schedd.plan.work_limits import WorkSpent
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
 from schedd.service.read.cursors import CursorError
 from schedd.store import StoreError
-from schedd.wire.section import problem_words
+from schedd.wire.section import problem_text
 
 _NOT_READY: Final = HTTPStatus.SERVICE_UNAVAILABLE
 _LANDING_PAGE_REFRESH_MS: Final = 10_000
@@ -142,7 +142,7 @@ def _add_error_pages(pages: FastAPI) -> None:
     @pages.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        problem = ProblemError("invalid", f"{first['loc'][-1]}: {problem_words(first)}")
+        problem = ProblemError("invalid", f"{first['loc'][-1]}: {problem_text(first)}")
         await note_refusal(request, problem)
         return answer(request, problem)
 

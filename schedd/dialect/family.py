@@ -95,7 +95,7 @@ class Dialect:
         """Return whether a run was refused by a hook of the site, which may accept it a minute later."""
         return code in self.refused_by_hook
 
-    def concerns_one_job(self, code: int) -> bool:
+    def is_job_specific(self, code: int) -> bool:
         """Return whether a refusal with this code is known to have its cause in the job or its nodes."""
         return code in self.busy | self.changed | self.refused_by_node | self.refused_by_hook
 

@@ -152,7 +152,7 @@ def _add_condition(piece: Span, word: str, part: NodeSpecPart, spec: NodesReques
         part.features.append(frozenset({bare}) if NAME.fullmatch(bare) else parse_alternatives(piece))
 
 
-def parse_gpu_words(span: Span) -> tuple[frozenset[str], Features]:
+def parse_gpu_options(span: Span) -> tuple[frozenset[str], Features]:
     """Parse what follows ``gpus=N:``, joined by ``:``: gpu modes, and types as properties of the nodes.
 
     A type is also accepted in upper case, since nodes report types in lower case. Raises RequestError.

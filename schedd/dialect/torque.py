@@ -16,7 +16,7 @@ from schedd.dialect.nodespec import (
     normal_form,
     note_gpu_modes,
     parse_alternatives,
-    parse_gpu_words,
+    parse_gpu_options,
     parse_nodes,
 )
 from schedd.dialect.partition import parse_names, parse_partitions
@@ -273,7 +273,7 @@ def _with_job_totals(
     """Add gpus and generic resources that are requested for the whole job."""
     if (span := requested.get("gpus")) is not None:
         span, words = span.partition(":")
-        modes, types = parse_gpu_words(words) if words is not None else (frozenset(), ())
+        modes, types = parse_gpu_options(words) if words is not None else (frozenset(), ())
         if any(chunk.gpus for chunk in chunks):
             requested.note(f"gpus={span.brief()} was not followed: nodes= names gpus")
         else:

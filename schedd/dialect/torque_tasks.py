@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedd.dialect.assemble import sorted_amounts
-from schedd.dialect.nodespec import normal_form, note_gpu_modes, parse_alternatives, parse_gpu_words
+from schedd.dialect.nodespec import normal_form, note_gpu_modes, parse_alternatives, parse_gpu_options
 from schedd.dialect.requested_resources import RequestedResources, parse_amount
 from schedd.dialect.span import Span, parse_integer
 from schedd.dialect.units import parse_size
@@ -106,7 +106,7 @@ def _parse_spec(span: Span, requested: RequestedResources, amounts: Mapping[str,
         name, value = piece.partition("=")
         key = str(name).lower()
         if value is None:
-            _add_word(piece, key, spec, requested)
+            _add_option(piece, key, spec, requested)
             continue
         if key in given and key != "gres":
             raise piece.error(f"{key}= is given twice")
@@ -115,11 +115,11 @@ def _parse_spec(span: Span, requested: RequestedResources, amounts: Mapping[str,
     return spec
 
 
-def _add_word(piece: Span, word: str, spec: _TaskSpec, requested: RequestedResources) -> None:
+def _add_option(piece: Span, word: str, spec: _TaskSpec, requested: RequestedResources) -> None:
     if word == "pack":
         requested.note("not planned: pack, a preference for few nodes")
     elif word not in _LAUNCH:
-        modes, types = parse_gpu_words(piece)
+        modes, types = parse_gpu_options(piece)
         if types:
             raise piece.error(f"{piece.shown()} is no condition on a task", _ALLOWED)
         spec.modes |= modes

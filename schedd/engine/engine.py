@@ -124,7 +124,7 @@ class Engine:
             call(state)
         state.plan.weigh_nodes(state.now)
         state.limits.forget(state.plan.drop_idle_pools())
-        state.limits.look_ahead(state.plan, state.now)
+        state.limits.extend_windows(state.plan, state.now)
 
     @property
     def next_wake(self) -> int | None:

@@ -1,6 +1,6 @@
 """Searches that improve a plan in idle time, on a fork of it."""
 
-from schedd.optimize.parallel_search import ParallelSearch, run_in_turn
+from schedd.optimize.parallel_search import ParallelSearch, run_sequentially
 from schedd.optimize.search import Improvement, PlanSearch
 from schedd.optimize.search_input import SearchInput
 from schedd.optimize.search_report import CriterionDelta, SearchEndReason, SearchReport
@@ -17,5 +17,5 @@ __all__ = [
     "SearchInput",
     "SearchReport",
     "SearchSettings",
-    "run_in_turn",
+    "run_sequentially",
 ]

@@ -20,7 +20,7 @@ _LIFTED_FACTORS: Final = (1, 4, 0.5, 2)
 """Size of the moves of each search, relative to ``SearchSettings.lifted``: other moves find other plans."""
 
 
-def run_in_turn(calls: Sequence[Callable[[], None]]) -> None:
+def run_sequentially(calls: Sequence[Callable[[], None]]) -> None:
     """Make the calls one after another: a ``RunTogether`` without threads."""
     for call in calls:
         call()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from schedd.optimize.parallel_search import ParallelSearch, RunTogether, run_in_turn
+from schedd.optimize.parallel_search import ParallelSearch, RunTogether, run_sequentially
 from schedd.optimize.search import PlanSearch
 from schedd.optimize.settings import SearchSettings
 from schedd.plan.columns import Ints
@@ -32,7 +32,7 @@ class SearchInput:
         weights: Mapping[str, float],
         patience: int,
         newcomers: Ints | None = None,
-        run_together: RunTogether = run_in_turn,
+        run_together: RunTogether = run_sequentially,
     ) -> PlanSearch | ParallelSearch:
         """Return a search that keeps all promises; several in parallel if ``how`` has it, but not of
         ``newcomers``, which takes little time. ``run_together`` runs the parallel ones.

@@ -39,14 +39,14 @@ def by_age(jobs: Ints, slots: Ints, ranks: Ints = NO_RANKS) -> Ints:
 
 def _highest_first(slots: Ints, ranks: Ints) -> Ints:
     """Return these slots by rank, highest first; equal ranks keep their order."""
-    rank = _ranks_of(slots, ranks)
+    rank = _slot_ranks(slots, ranks)
     if not rank.shape[0] or (rank == rank[0]).all():
         return slots
     by_rank: Ints = slots[np.argsort(-rank, kind="stable")]
     return by_rank
 
 
-def _ranks_of(slots: Ints, ranks: Ints) -> Ints:
+def _slot_ranks(slots: Ints, ranks: Ints) -> Ints:
     """Return the ranks of these slots: ``NO_RANKS`` without any, 0 for slots beyond the end of ``ranks``."""
     if not ranks.shape[0] or not slots.shape[0]:
         return NO_RANKS
@@ -84,7 +84,7 @@ def by_completion(jobs: Ints, slots: Ints, arrays: ArrayEnds, ranks: Ints = NO_R
         np.maximum.at(last, array, np.maximum(ends[own], arrays.end[own]))
         ends[own] = last[array]
     keys: tuple[Ints, ...] = (slots, jobs[at.START, slots], ends[slots])
-    rank = _ranks_of(slots, ranks)
+    rank = _slot_ranks(slots, ranks)
     if rank.shape[0]:
         keys = (*keys, -rank)
     found: Ints = slots[np.lexsort(keys)]

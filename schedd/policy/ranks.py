@@ -16,22 +16,22 @@ _FLOAT: Final = Struct("<d")
 _WHOLE: Final = Struct("<q")
 
 
-def rank_of_values(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def encode_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the rank of each value; values must not be NaN."""
     half = 1 << (_DROPPED_BITS - 1)  # round to nearest
     size = (np.abs(values).view(np.int64) + half) >> _DROPPED_BITS
     return np.where(values < 0, -size, size)
 
 
-def rank_of_value(value: float) -> int:
-    """Return the rank of one value, as ``rank_of_values``."""
+def encode_rank(value: float) -> int:
+    """Return the rank of one value, as ``encode_ranks``."""
     half = 1 << (_DROPPED_BITS - 1)
     bits: int = _WHOLE.unpack(_FLOAT.pack(abs(value)))[0]
     size = (bits + half) >> _DROPPED_BITS
     return -size if value < 0 else size
 
 
-def value_of_rank(rank: int) -> float:
+def decode_rank(rank: int) -> float:
     """Return the value of a rank, to 12 digits."""
     bits = np.array([abs(rank) << _DROPPED_BITS], np.int64)
     size = float(min(bits.view(np.float64)[0], np.finfo(np.float64).max))

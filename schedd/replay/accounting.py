@@ -73,7 +73,7 @@ def _read(lines: Iterable[str], name: str, reader: RunReader, *, strict: bool) -
             continue
         try:
             run = reader.read(line)
-            job = job_of_run(run) if run is not None else None
+            job = make_trace_job(run) if run is not None else None
         except ValueError as bad:
             fault = LogFault(number, str(bad), name)
             if strict:
@@ -93,10 +93,10 @@ def parse_ended(line: str) -> TraceJob | None:
     ValueError with the missing or malformed field.
     """
     run = parse_ended_run(line)
-    return job_of_run(run) if run is not None else None
+    return make_trace_job(run) if run is not None else None
 
 
-def job_of_run(run: EndedRun) -> TraceJob:
+def make_trace_job(run: EndedRun) -> TraceJob:
     """Return the job of a run. Raises ValueError for more processors than any machine has."""
     values, procs = run.values, run.procs
     if procs > PROCS_LIMIT:

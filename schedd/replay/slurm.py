@@ -5,7 +5,7 @@ from itertools import dropwhile
 from pathlib import Path
 
 from schedd.dialect import slurm_accounting
-from schedd.replay.accounting import job_of_run
+from schedd.replay.accounting import make_trace_job
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import LogFault, Trace, TraceError, TraceJob
 
@@ -32,7 +32,7 @@ def read_slurm(paths: Sequence[Path], name: str, *, strict: bool = False) -> Tra
         found = [LogFault(number, reason, path.name) for number, reason in read.faults]
         for run in read.runs:
             try:
-                jobs.append(job_of_run(run))
+                jobs.append(make_trace_job(run))
             except ValueError as bad:
                 found.append(LogFault(0, str(bad), path.name))
         if strict and found:

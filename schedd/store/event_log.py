@@ -214,7 +214,7 @@ def batches_after(
         )
         if row.number != seen.batch + 1:
             found.append(
-                f"{_count_of(row.number - seen.batch - 1, 'batch', 'batches')} before batch {row.number}"
+                f"{_format_count(row.number - seen.batch - 1, 'batch', 'batches')} before batch {row.number}"
             )
         elif damage is not None and link is not None and row.chain is not None:
             written = ((event.number, event.delivery, event.body, event.packed) for event in own)
@@ -225,16 +225,16 @@ def batches_after(
                 found.append(f"batch {row.number} is not as it was written")
         missing = max(0, row.last_event - seen.event) - len(own)
         if missing:
-            found.append(f"{_count_of(missing, 'event', 'events')} up to batch {row.number}")
+            found.append(f"{_format_count(missing, 'event', 'events')} up to batch {row.number}")
         link, seen = row.chain or None, LogPosition(row.number, max(seen.event, row.last_event))
         yield batch
     if damage is not None:
         if rest := len(stored.until(None)):
-            found.append(f"the batches of {_count_of(rest, 'event', 'events')} after batch {seen.batch}")
+            found.append(f"the batches of {_format_count(rest, 'event', 'events')} after batch {seen.batch}")
         damage += found
 
 
-def _count_of(count: int, one: str, many: str) -> str:
+def _format_count(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 

@@ -63,7 +63,7 @@ def quick_replace(one: _T, **changes: Any) -> _T:
     half of the time. Raises TypeError for a name that is no field.
     """
     kind: Any = type(one)
-    places, values_of = _fields_of(kind)
+    places, values_of = _field_getter(kind)
     values = list(values_of(one))
     for name, value in changes.items():
         if name not in places:
@@ -78,7 +78,7 @@ def quick_replace(one: _T, **changes: Any) -> _T:
 
 
 @cache
-def _fields_of(kind: Any) -> tuple[dict[str, int], Callable[[Any], tuple[Any, ...]]]:
+def _field_getter(kind: Any) -> tuple[dict[str, int], Callable[[Any], tuple[Any, ...]]]:
     """Return the places of the fields, which are several, and a function that returns their values."""
     names = tuple(one.name for one in fields(kind))
     return {name: place for place, name in enumerate(names)}, attrgetter(*names)

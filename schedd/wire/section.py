@@ -64,7 +64,7 @@ def problem_place(problem: Problem) -> tuple[str | int, ...]:
     return (*problem["loc"], *(conflict.place if isinstance(conflict, SettingConflictError) else ()))
 
 
-def problem_words(problem: Problem) -> str:
+def problem_text(problem: Problem) -> str:
     """Return the text of an error."""
     if problem["type"] == "too_short":
         least = (problem.get("ctx") or {}).get("min_length", 1)

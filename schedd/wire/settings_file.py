@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from schedd.wire.section import Problem, main_problems, problem_place, problem_words
+from schedd.wire.section import Problem, main_problems, problem_place, problem_text
 from schedd.wire.toml_files import SettingsError, read_toml, setting_line
 
 Place = tuple[str, ...]
@@ -84,7 +84,7 @@ def _describe_problem(problem: Problem, kind: type[BaseModel], reference: str) -
         return f"{setting}: no such setting; {_suggest_setting(problem, kind, reference)}"
     value, hidden = problem["input"], place and place[-1] in _HIDDEN
     shown = f" (it is {value!r})" if isinstance(value, str | int | float) and not hidden else ""
-    return f"{setting}: {problem_words(problem)}{shown}" if setting else problem_words(problem)
+    return f"{setting}: {problem_text(problem)}{shown}" if setting else problem_text(problem)
 
 
 def _suggest_setting(problem: Problem, kind: type[BaseModel], reference: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, TypeAdapter, ValidationError
 
 from schedd.wire import Decision, Event
-from schedd.wire.section import problem_words
+from schedd.wire.section import problem_text
 
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
 _DECISION: Final[TypeAdapter[Decision]] = TypeAdapter(Annotated[Decision, Field(discriminator="type")])
@@ -77,5 +77,5 @@ def _decode_decisions(found: Any) -> FetchedDecisions:
         try:
             decisions.append(_DECISION.validate_python(item))
         except ValidationError as error:
-            problems.append(f"{name}: {problem_words(error.errors()[0])} in {str(item)[:200]}")
+            problems.append(f"{name}: {problem_text(error.errors()[0])} in {str(item)[:200]}")
     return FetchedDecisions(tuple(decisions), tuple(problems), last)

@@ -12,7 +12,7 @@ import pytest
 
 from schedd.cli.demo.mailbox import Mailbox
 from schedd.cli.demo.qsub import make_parser
-from schedd.cli.demo.qsub_options import DemoSubmission, SubmissionError, qsub_words
+from schedd.cli.demo.qsub_options import DemoSubmission, SubmissionError, qsub_arguments
 from schedd.cli.demo.qsub_options import read_submission as read
 from schedd.cli.demo.run import _endless_arrivals
 from schedd.cli.demo.steady import SteadyWorkload
@@ -78,7 +78,7 @@ def test_invalid_options_are_named_with_their_place(options: list[str], script: 
 
 def test_arguments_of_the_command_are_sent_as_options_of_qsub() -> None:
     words = ["-l", "nodes=1", "-l", "walltime=60", "-h", "-t", "1-4", "-p", "-5", "-v", "T=1,U=2"]
-    job = read_submission(qsub_words(make_parser().parse_args(words)), "sleep $T", "demo")
+    job = read_submission(qsub_arguments(make_parser().parse_args(words)), "sleep $T", "demo")
     assert job == read_submission(words, "sleep $T", "demo")
     assert (job.array, job.variables) == ("1-4", "T=1,U=2")
 
@@ -99,7 +99,7 @@ sleep 60
     }
     words = ["-joe", "-V", "-z", "-a", "2130", "-n"]
     args = make_parser().parse_args([*words, "job.sh"])
-    assert read_submission(qsub_words(args), script, "demo") == read_submission(words, script, "demo")
+    assert read_submission(qsub_arguments(args), script, "demo") == read_submission(words, script, "demo")
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from schedd.engine.component.registry import (
     component_handlers,
     components,
     find_idle_hooks,
+    hook_work_fields,
     job_calls,
-    work_fields_of,
     working_calls,
 )
 from schedd.engine.facts.alerts import alert_kinds
@@ -94,13 +94,13 @@ def test_components_without_work_are_not_called() -> None:
     hooks = dict.fromkeys((*get_args(BatchHook), *(hook for one in components() for hook in one.hook_fields)))
     for hook in hooks:
         having = {one.name: one for one in components() if getattr(one, hook) is not None}
-        declared = {name: one for name, one in having.items() if work_fields_of(one, hook)}
+        declared = {name: one for name, one in having.items() if hook_work_fields(one, hook)}
         assert declared
         names = {name for name, _ in working_calls(state, hook)}
         assert not names & declared.keys()
         assert names == having.keys() - declared.keys()
         for name, one in declared.items():
-            for field in work_fields_of(one, hook):
+            for field in hook_work_fields(one, hook):
                 fork = state.fork()
                 assert not getattr(fork.part(one.state), field), "work is empty at first"
                 setattr(fork.part(one.state), field, {"1": 1})

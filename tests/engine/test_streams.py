@@ -42,10 +42,10 @@ def test_components_without_work_change_nothing_if_called(seed: int, monkeypatch
     """By ``work_fields``, ``hook_fields`` and ``idle_hooks`` it is not called: nothing may depend on that."""
     states = []
     for fields_of, idle_hooks in (
-        (registry.work_fields_of, registry.find_idle_hooks),
+        (registry.hook_work_fields, registry.find_idle_hooks),
         (lambda *_: (), lambda _: registry.NOTHING_IDLE),
     ):
-        monkeypatch.setattr(registry, "work_fields_of", fields_of)
+        monkeypatch.setattr(registry, "hook_work_fields", fields_of)
         monkeypatch.setattr(registry, "find_idle_hooks", idle_hooks)
         registry._selection.cache_clear()
         world = FEATURE_KINDS[seed](Random(seed), every_call=False)

@@ -8,7 +8,7 @@ import pytest
 
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import Answer, Never, StartKnown, WaitingFor
-from schedd.policy.ranks import rank_of_value
+from schedd.policy.ranks import encode_rank
 from schedd.service.questions.plan_fork import NotUnderstood, fork_plan
 from schedd.wire import AccountSet, Book, JobFacts, NodeFacts, QueueFacts, Reserve, Run
 from tests.engine.chaos.features import _LABELS, _TABLES, random_site
@@ -49,7 +49,7 @@ def test_the_rank_of_a_job_is_that_of_its_chosen_form() -> None:
     cluster.submit("1", walltime=400)
     record = cluster.record("1")
     assert record.understood.walltime == 100
-    assert cluster.engine.state.rank[record.slot] == rank_of_value(-100.0)
+    assert cluster.engine.state.rank[record.slot] == encode_rank(-100.0)
 
 
 def test_alternatives_of_a_moldable_job_are_not_scaled() -> None:

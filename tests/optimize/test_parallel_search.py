@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import Chunk, Node, Request
-from schedd.optimize import ParallelSearch, SearchEndReason, SearchInput, SearchSettings, run_in_turn
+from schedd.optimize import ParallelSearch, SearchEndReason, SearchInput, SearchSettings, run_sequentially
 from schedd.parallel_calls import run_in_threads
 from schedd.plan.criteria import DEFAULT_WEIGHTS, PATIENCE
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns
@@ -28,7 +28,7 @@ def parallel_search(
     start = SearchInput(plan, random_plan.promised, random_plan.columns, 1.0, NOW)
     weights = {str(criterion): weight for criterion, weight in settings.weights.items()}
     search = start.make_search(
-        settings, weights, patience, run_together=run_in_threads if threads else run_in_turn
+        settings, weights, patience, run_together=run_in_threads if threads else run_sequentially
     )
     assert isinstance(search, ParallelSearch)
     return search

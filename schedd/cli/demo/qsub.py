@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
-from schedd.cli.demo.qsub_options import add_qsub_options, qsub_words
+from schedd.cli.demo.qsub_options import add_qsub_options, qsub_arguments
 from schedd.cli.user.command_session import run_with_exit_code
 from schedd.cli.user.formatting import describe_file_error
 from schedd.client import Client, ClientError, find_endpoint
@@ -79,7 +79,7 @@ def run(argv: Sequence[str]) -> int:
             raise ClientError(describe_file_error(error)) from None
         name = "" if args.script == "-" else Path(args.script).name[:15]
         with demo_submissions(args) as post:
-            found = post("", {"options": qsub_words(args), "script": script, "name": name})
+            found = post("", {"options": qsub_arguments(args), "script": script, "name": name})
         if not args.flag_z:
             print(found["id"])
         if found["without_effect"]:

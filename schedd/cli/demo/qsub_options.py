@@ -77,7 +77,7 @@ def add_qsub_options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     return added
 
 
-def qsub_words(args: argparse.Namespace) -> list[str]:
+def qsub_arguments(args: argparse.Namespace) -> list[str]:
     """Return qsub's options among the arguments, as words."""
     found = []
     for action in add_qsub_options(argparse.ArgumentParser(add_help=False)):

@@ -27,7 +27,7 @@ class MauiEntry:
         return f"{self.name}[{self.index}]" if self.index else self.name
 
     @property
-    def value_words(self) -> list[str]:
+    def value_parts(self) -> list[str]:
         return self.value.replace(",", " ").split()
 
     def attributes(self) -> Iterator[tuple[str, str, str]]:

@@ -108,7 +108,7 @@ class MauiWeights:
                 continue
             try:
                 read = duration if entry.name == _SHORTEST_WALLTIME else number
-                self._said[entry.name] = read(entry.value_words[0])
+                self._said[entry.name] = read(entry.value_parts[0])
             except (ValueError, IndexError):
                 self._bad.add(entry.line)
                 message = f"{entry.value!r} is no number, passed over"

@@ -5,7 +5,7 @@ from typing import Final
 _METHODS: Final = {"S": "suspend", "C": "checkpoint", "R": "requeue"}
 
 
-def methods_of_order(text: str) -> tuple[list[str], str]:
+def parse_preempt_order(text: str) -> tuple[list[str], str]:
     """Return the methods of an order such as ``SCR 80 SC 50 S``, and the part of it that they do not
     express; empty: none.
 

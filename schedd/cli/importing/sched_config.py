@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Literal
 
-from schedd.cli.importing.preempt_order import methods_of_order
+from schedd.cli.importing.preempt_order import parse_preempt_order
 from schedd.cli.importing.prime_time import has_prime_time, read_prime_time
 from schedd.cli.importing.result import LOAD_NOTE, NODE_CHOICE_NOTE, ImportResult, Verdict
 from schedd.cli.importing.sched_fair_share import FAIR_SHARE_PARTS, translate_fair_share
@@ -228,7 +228,7 @@ def _preempt_prio(option: SchedOption, source: SchedConfig) -> None:
 
 
 def _preempt_order(option: SchedOption, source: SchedConfig) -> None:
-    methods, left = methods_of_order(option.value)
+    methods, left = parse_preempt_order(option.value)
     if not source.on("preemptive_sched"):
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
         return

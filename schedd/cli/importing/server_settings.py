@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
-from schedd.cli.importing.preempt_order import methods_of_order
+from schedd.cli.importing.preempt_order import parse_preempt_order
 from schedd.cli.importing.result import NODE_CHOICE_NOTE, ImportResult, Verdict
 from schedd.feature_list import feature_modules
 from schedd.policy.limits import parse_server_limits
@@ -176,7 +176,7 @@ def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> Non
     table = done.table("preemption")
     table.update({"preemptors": {"queues": express}, "targets": {"queues": others}})
     for one in schedulers:
-        methods, left = methods_of_order(one.values.get("preempt_order", ""))
+        methods, left = parse_preempt_order(one.values.get("preempt_order", ""))
         if methods:
             table["methods"] = methods
             message = f"preemption.methods = {', '.join(methods)}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schedd.cli.arguments import add_days_option, parse_within
-from schedd.cli.user.formatting import one_line
+from schedd.cli.user.formatting import strip_controls
 
 if TYPE_CHECKING:
     from schedd.client.answers import AuditRecord
@@ -29,7 +29,7 @@ def format_audit(entries: "Sequence[AuditRecord]") -> str:
     lines = [(_format_date(one.time), one.who, one.act, one.cluster or "", one.detail) for one in entries]
     widths = [max(map(len, column)) for column in zip(("",) * 5, *lines, strict=True)]
     rows = ("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True) if w) for line in lines)
-    return "\n".join(one_line(row).rstrip() for row in rows)
+    return "\n".join(strip_controls(row).rstrip() for row in rows)
 
 
 def _format_date(moment: int) -> str:

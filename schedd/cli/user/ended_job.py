@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 
 from schedd.cli.user.command_session import Session, show_json
-from schedd.cli.user.formatting import format_duration, format_rows, format_time, one_line, wrap_indented
+from schedd.cli.user.formatting import (
+    format_duration,
+    format_rows,
+    format_time,
+    strip_controls,
+    wrap_indented,
+)
 from schedd.cli.user.job_text import format_time_and_distance
 from schedd.client import Refused
 from schedd.client.answers import EndedJobView
@@ -32,7 +38,7 @@ def show_ended_job(
     name = f" {found.name}" if found.name else ""
     # The log may know of a job before the plan does, and of its end later than that.
     stands = "is not in the plan now" if found.ended is None else "is over"
-    print(one_line(f"job {history.job}{name}: {found.owner}, {found.queue}, {stands}") + "\n")
+    print(strip_controls(f"job {history.job}{name}: {found.owner}, {found.queue}, {stands}") + "\n")
     print(format_rows(list(_job_rows(found, now, briefly=briefly))))
     if not briefly and found.moments:
         print("\nWhat happened to it:")

@@ -23,7 +23,7 @@ _CONTROLS: Final = {
 """Characters that would move the cursor, begin a command of the terminal or change the order of others."""
 
 
-def one_line(text: str) -> str:
+def strip_controls(text: str) -> str:
     """Return a text that a user wrote, without what a terminal takes for a command or a new line."""
     return text if text.isprintable() else text.translate(_CONTROLS)
 
@@ -113,7 +113,7 @@ def natural_key(name: str) -> list[tuple[int, str]]:
 def wrap_indented(text: str) -> str:
     """Wrapped lines, continuation lines indented; the text begins with two spaces."""
     return textwrap.fill(
-        localise_times(one_line(text)),
+        localise_times(strip_controls(text)),
         terminal_width(),
         initial_indent="  ",
         subsequent_indent="    ",
@@ -128,7 +128,7 @@ def format_rows(pairs: Rows) -> str:
     lines: list[str] = []
     for name, text in pairs:
         lines += textwrap.wrap(
-            localise_times(one_line(text)),
+            localise_times(strip_controls(text)),
             terminal_width(),
             initial_indent=f"{name:{left}}",
             subsequent_indent=" " * left,
@@ -154,7 +154,7 @@ def format_table(
         found = [(*line[:-1], _truncate(line[-1], most)) for line in found]
     # One form for all lines: there may be ten thousand of them.
     form = "  ".join(f"%{'' if str(i) in right else '-'}{widths[i]}s" for i in range(n))
-    return "\n".join([one_line(form % line).rstrip() for line in found])
+    return "\n".join([strip_controls(form % line).rstrip() for line in found])
 
 
 def _truncate(text: str, most: int) -> str:

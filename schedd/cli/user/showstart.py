@@ -15,7 +15,7 @@ from schedd.cli.user.command_session import (
     show_json,
 )
 from schedd.cli.user.ended_job import show_ended_job
-from schedd.cli.user.formatting import format_duration, format_rows, format_time, one_line
+from schedd.cli.user.formatting import format_duration, format_rows, format_time, strip_controls
 from schedd.cli.user.job_text import (
     describe_change,
     describe_deadline,
@@ -30,7 +30,7 @@ from schedd.cli.user.job_text import (
     format_start,
     format_time_and_distance,
 )
-from schedd.cli.user.time_arguments import parse_coming_time, parse_wish_time
+from schedd.cli.user.time_arguments import parse_coming_time, parse_future_argument
 from schedd.client import ClientError, Refused
 from schedd.client.answers import (
     CheapestStart,
@@ -45,8 +45,8 @@ from schedd.deadline_sentence import format_probability
 from schedd.name_list import shorten_list
 from schedd.start_sentence import (
     StartSentence,
+    describe_requested_start,
     describe_start,
-    describe_wish,
     destination_start_facts,
     format_near_time,
 )
@@ -163,7 +163,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     request: str = args.request if args.request is not None else expand_shorthand(what)
     request = _with_options(request, args)
     by = parse_coming_time(args.cheapest_by, session.now) if args.cheapest_by is not None else None
-    after = parse_wish_time(args.after, session.now) if args.after else None
+    after = parse_future_argument(args.after, session.now) if args.after else None
     found = session.client.what_if(
         request,
         queue=args.queue,
@@ -173,7 +173,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         variants=[args.compare] if args.compare else [],
         windows=_MAX_WINDOWS,
         cheapest_by=by,
-        **_wanted_changes(args, session.now),
+        **_requested_changes(args, session.now),
     )
     if args.json:
         show_json(found)
@@ -195,9 +195,9 @@ class _WantedChanges(TypedDict):
     start_by: int | None
 
 
-def _wanted_changes(args: argparse.Namespace, now: int) -> _WantedChanges:
+def _requested_changes(args: argparse.Namespace, now: int) -> _WantedChanges:
     """Return which smallest changes are wanted. Raises ClientError."""
-    by = parse_wish_time(args.before, now) if args.before else None
+    by = parse_future_argument(args.before, now) if args.before else None
     return {"changes": True, "sooner": args.sooner, "start_by": by}
 
 
@@ -249,7 +249,7 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
     request = _with_options(args.request or "", args)
     altered = [request] if request or args.request is not None else []
     result = None
-    wanted = _wanted_changes(args, now)
+    wanted = _requested_changes(args, now)
     if altered or job.state == "planned":
         result = client.what_if(job=job.id, variants=altered, **wanted)
     if args.json:
@@ -258,7 +258,7 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
     print(job_title(job) + "\n")
     lines = list(start_rows(job, found, now))
     if result is not None:
-        lines += _wish_rows(result, now)
+        lines += _requested_start_rows(result, now)
         lines += _change_rows(result, now)
     print(format_rows(lines))
     if result is not None:
@@ -274,7 +274,7 @@ def _show_variants(title: str, found: WhatIfResult, now: int) -> None:
 
 def job_title(job: JobView) -> str:
     name = f" {job.name}" if job.name else ""
-    whose = one_line(f"job {job.id}{name}: {job.owner}, {job.queue}")
+    whose = strip_controls(f"job {job.id}{name}: {job.owner}, {job.queue}")
     if job.cpus is None:  # of a request that is not understood nothing is counted with
         return whose
     cpus = f"{job.cpus} cpus" if job.cpus != 1 else "1 cpu"
@@ -411,7 +411,7 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
 
 def _what_if_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     yield from _variant_rows(found, now)
-    yield from _wish_rows(found, now)
+    yield from _requested_start_rows(found, now)
     yield from _array_rows(found, now)
     yield from _destination_rows(found, now)
     yield from _window_rows(found.windows, now)
@@ -419,11 +419,11 @@ def _what_if_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     yield from _note_rows(found)
 
 
-def _wish_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, str]]:
+def _requested_start_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, str]]:
     """Whether it starts by the wished time: as planned, likely, or not."""
     if found.start_by is None:
         return
-    words = describe_wish(
+    words = describe_requested_start(
         found.start_by, found.start_late_by, found.expected_start, found.expected_by, format_duration
     )
     yield "wish", f"start by {format_near_time(found.start_by, now)}: {words}"

@@ -1,7 +1,7 @@
 """Times on the command line, in the time zone of the user's host."""
 
 from schedd.client import ClientError
-from schedd.time_words import parse_moment, parse_wish
+from schedd.time_words import parse_future_time, parse_moment
 
 
 def parse_time(text: str, now: int) -> int:
@@ -17,12 +17,12 @@ def parse_coming_time(text: str, now: int) -> int:
     try:
         return parse_moment(text, now)
     except ValueError:
-        return parse_wish_time(text, now)
+        return parse_future_argument(text, now)
 
 
-def parse_wish_time(text: str, now: int) -> int:
+def parse_future_argument(text: str, now: int) -> int:
     """A future moment as people say it. Raises ClientError."""
     try:
-        return parse_wish(text, now)
+        return parse_future_time(text, now)
     except ValueError as error:
         raise ClientError(str(error)) from None

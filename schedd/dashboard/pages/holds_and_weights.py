@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from schedd.api.holds import HoldKind, hold_planning, preview_holds, release_planning
 from schedd.api.node_selection import select_nodes
-from schedd.api.policy import change_policy, require_kept_promises, run_policy_preview
+from schedd.api.policy import change_policy, refuse_risked_promises, run_policy_preview
 from schedd.api.problems import PROBLEM_KINDS, ProblemError
 from schedd.api.request_bodies import HoldRequest, ReservationRequest
 from schedd.api.reservations import reserve, run_reservation_preview
@@ -22,7 +22,7 @@ from schedd.dashboard.weight_form import changed_policy
 from schedd.engine import EngineSettings
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.settings.site import SiteSettings
-from schedd.wire.section import problem_place, problem_words
+from schedd.wire.section import problem_place, problem_text
 
 router = RouteTable(prefix="/{cluster}/admin")
 _HOLD_KINDS: Final = ("node", "queue")
@@ -148,7 +148,7 @@ async def set_weights(request: Request, cluster: Cluster, viewer: Administrator,
                 "invalid", "The policy was changed meanwhile: look at it again, then repeat this."
             )
         if not form.get("break_promises"):
-            await require_kept_promises(request, cluster, version, site, who)
+            await refuse_risked_promises(request, cluster, version, site, who)
     except ProblemError as error:
         status, found = PROBLEM_KINDS[error.kind][0], None
         if error.kind == "breaks-promises":
@@ -173,7 +173,7 @@ async def withdraw_policy(request: Request, cluster: Cluster, viewer: Administra
     who = viewer.bearer.name
     try:
         if not form.get("break_promises"):
-            await require_kept_promises(request, cluster, 0, {}, who)
+            await refuse_risked_promises(request, cluster, 0, {}, who)
     except ProblemError as error:
         if error.kind != "breaks-promises":
             raise
@@ -191,5 +191,5 @@ def _parse_policy(settings: EngineSettings, form: Form) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors()[0]
         where = " ".join(str(one).replace("_", " ") for one in problem_place(first))
-        words = problem_words(first)
+        words = problem_text(first)
         raise ProblemError("invalid", f"{where}: {words}" if where else words) from None

@@ -32,13 +32,13 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.start_sentence import (
     StartFacts,
-    describe_wish,
+    describe_requested_start,
     destination_start_facts,
     hypothetical_start_facts,
     job_start_facts,
 )
-from schedd.time_words import parse_wish
-from schedd.wire.section import problem_words
+from schedd.time_words import parse_future_time
+from schedd.wire.section import problem_text
 
 router = RouteTable()
 _MAX_WINDOWS: Final = 8
@@ -109,7 +109,7 @@ class WhatIfForm(BaseModel):
         wanted: dict[str, Any] = {"windows": _MAX_WINDOWS, "changes": True, "sooner": True}
         if self.by.strip():
             try:
-                wanted["start_by"] = parse_wish(self.by, now, ZoneInfo(self.zone or "UTC"))
+                wanted["start_by"] = parse_future_time(self.by, now, ZoneInfo(self.zone or "UTC"))
             except (ValueError, ZoneInfoNotFoundError, OSError) as error:
                 raise ProblemError("invalid", f"by: {error}") from None
         if self.job:
@@ -166,7 +166,7 @@ async def show_what_if(
                 raise
             wrong = error.detail.partition(": ")[2] or error.detail
         except ValidationError as error:
-            wrong = problem_words(error.errors()[0])
+            wrong = problem_text(error.errors()[0])
     return render_page(
         request,
         "what-if",
@@ -204,15 +204,20 @@ def answer_values(answer: WhatIfResult | None, job: JobView | None) -> Mapping[s
     """Return the values of the template ``what-if-answer.html`` that follow from the answer."""
     if answer is None:
         return {"answer": None, "facts": None, "job": job, "wish": ""}
-    return {"answer": answer, "facts": _answer_facts(answer, job), "job": job, "wish": _wish_words(answer)}
+    return {
+        "answer": answer,
+        "facts": _answer_facts(answer, job),
+        "job": job,
+        "wish": _start_by_text(answer),
+    }
 
 
-def _wish_words(answer: WhatIfResult) -> str:
+def _start_by_text(answer: WhatIfResult) -> str:
     """Whether the job starts by the wished time; empty without a wish."""
     if answer.start_by is None:
         return ""
     found = answer.expected_start, answer.expected_by
-    return describe_wish(answer.start_by, answer.start_late_by, *found, format_duration)
+    return describe_requested_start(answer.start_by, answer.start_late_by, *found, format_duration)
 
 
 def _answer_facts(answer: WhatIfResult, job: JobView | None) -> StartFacts:

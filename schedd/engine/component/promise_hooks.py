@@ -33,7 +33,7 @@ def guaranteed_start(state: "EngineState", record: "JobRecord", planned: int) ->
     return latest
 
 
-def note_end_of_promise(state: "EngineState", record: "JobRecord") -> None:
+def report_ended_promise(state: "EngineState", record: "JobRecord") -> None:
     """Report to the components that the promise of a job ended without being broken."""
     for one in components():
         if one.promise_ended is not None:

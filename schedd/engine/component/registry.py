@@ -91,7 +91,7 @@ def _job_calls(hook: str, idle: IdleHooks, named: frozenset[str]) -> Calls:
     return tuple(call for call in component_calls(hook) if call[0] in named or (call[0], hook) not in idle)
 
 
-def work_fields_of(component: Component[Any], hook: str) -> tuple[str, ...]:
+def hook_work_fields(component: Component[Any], hook: str) -> tuple[str, ...]:
     """The fields of a component's state that hold the work of a hook; empty: it is always called."""
     found = component.hook_fields.get(hook)
     if found is None:
@@ -108,7 +108,7 @@ def _selection(
     """
     calls = _job_calls(hook, idle, named)
     by_name = {one.name: one for one in components()}
-    fields = {name: () if name in named else work_fields_of(by_name[name], hook) for name, _ in calls}
+    fields = {name: () if name in named else hook_work_fields(by_name[name], hook) for name, _ in calls}
     if not any(fields.values()):
         return lambda _parts: calls
     lines = [f"def {hook}(parts):"]

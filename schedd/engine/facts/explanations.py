@@ -78,7 +78,7 @@ def last_refusal(record: JobRecord) -> str:
     return f"its last start was refused by {refusal}"
 
 
-def came_back_after(seconds: int) -> str:
+def early_return_text(seconds: int) -> str:
     """Return the refusal of a job that came back to its queue soon after its start."""
     return f"{_CAME_BACK} {seconds} s after its start"
 

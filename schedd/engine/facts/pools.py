@@ -274,7 +274,7 @@ class LimitBook:
         self._last_claims.append((facts, understood, self.shared, self.types, found))
         return found
 
-    def look_ahead(self, plan: Plan, now: int) -> None:
+    def extend_windows(self, plan: Plan, now: int) -> None:
         """Extend the calculated windows of all pools up to the horizon."""
         for pool, until in self.opened.items():
             if until < now + _AHEAD - _STEP:

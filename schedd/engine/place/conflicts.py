@@ -43,7 +43,7 @@ def conflicting_jobs(state: EngineState, stay: Sequence[int], slots: Ints) -> In
     """Return the jobs among ``slots`` that hold part of an over-committed row of the jobs ``stay``."""
     plan = state.plan
     begin, end = min(map(plan.start, stay)), max(map(plan.end, stay))
-    rows = plan.overcommitted_rows(_rows_of(state, stay), begin, end)
+    rows = plan.overcommitted_rows(_held_rows(state, stay), begin, end)
     starts = plan.starts(slots)
     slots = slots[(starts < end) & (starts + plan.jobs.durations[slots] > begin)]
     held = plan.held(slots)
@@ -51,7 +51,7 @@ def conflicting_jobs(state: EngineState, stay: Sequence[int], slots: Ints) -> In
     return found
 
 
-def _rows_of(state: EngineState, slots: Sequence[int]) -> Ints:
+def _held_rows(state: EngineState, slots: Sequence[int]) -> Ints:
     return np.unique(state.plan.held(np.array(slots, np.int64)).rows)
 
 
@@ -59,7 +59,7 @@ def _first_conflict(state: EngineState, stay: Sequence[int], crowd: Ints) -> int
     """Return the start of the first job of ``crowd`` that over-commits the nodes of ``stay``, perhaps before
     these start; -1 if the nodes are over-committed without it.
     """
-    plan, rows = state.plan, _rows_of(state, stay)
+    plan, rows = state.plan, _held_rows(state, stay)
     begin = min(map(plan.start, stay))
     for start in np.unique(plan.starts(crowd)).tolist():
         since = max(begin, start)
@@ -208,7 +208,7 @@ def start_later(
     plan.move(slot, start, state.now)
     crowd = conflicting_jobs(state, [slot], jobs_on_same_rows(state, [slot]))
     gone = delay_conflicting(state, [slot], crowd, event, cause, words) if crowd.shape[0] else None
-    if plan.overcommitted_rows(_rows_of(state, [slot]), start, plan.end(slot)).shape[0]:
+    if plan.overcommitted_rows(_held_rows(state, [slot]), start, plan.end(slot)).shape[0]:
         if gone is None:
             plan.move(slot, before, state.now)  # a job that runs, or a reservation, is in the way
             return None

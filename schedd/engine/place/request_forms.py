@@ -61,11 +61,11 @@ def best_form(
     as with the shortest one. It is shorter than the longest only for a gain of a minute. Raises WorkSpent.
     """
     if walltimes is None:
-        return _best_of(plan, slot, read_forms(None), now, ready, promised)[0], None
+        return _pick_form(plan, slot, read_forms(None), now, ready, promised)[0], None
     least, most = walltimes
 
     def at(walltime: int) -> tuple[int, int]:
-        return _best_of(plan, slot, read_forms(walltime), now, ready, promised)
+        return _pick_form(plan, slot, read_forms(walltime), now, ready, promised)
 
     longest, start = at(most)
     if 0 <= start <= ready:
@@ -93,7 +93,7 @@ def _waits(form: FormCandidate | None) -> bool:
     return form is not None and form.waits
 
 
-def _best_of(
+def _pick_form(
     plan: Plan, slot: int, forms: Sequence[FormCandidate | None], now: int, ready: int, promised: int
 ) -> tuple[int, int]:
     """Return the index of the best form and its start; a start of -1: none has one now."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component.promise_hooks import gets_no_promise, guaranteed_start, note_end_of_promise
+from schedd.engine.component.promise_hooks import gets_no_promise, guaranteed_start, report_ended_promise
 from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.engine.facts.displayed_start import are_outdated, is_outdated
 from schedd.engine.facts.job_requests import slot_limited
@@ -313,7 +313,7 @@ def judge_restored(state: EngineState, record: JobRecord, event: str) -> None:
 
 def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:
     """End a job's promise, keeping why; returns the record to go on with, which is not yet put."""
-    note_end_of_promise(state, record)
+    report_ended_promise(state, record)
     if record.slot < 0 or state.promise[record.slot] >= FOREVER:
         return apply_step(record, Step.UNPROMISED, ended=record.ended)
     ended = note_replaced_promise(state, record, event, words)

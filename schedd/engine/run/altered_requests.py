@@ -28,7 +28,7 @@ def promise_end_reason(
     """Return why an altered request does not keep the promise of the job; empty: it does."""
     before = record.facts
     enlarged = not _asks_no_more(understood, record.understood)
-    if record.slot >= 0 and (enlarged or _asks_more_of_the_cluster(limits, facts, before)):
+    if record.slot >= 0 and (enlarged or _needs_more_shared_resources(limits, facts, before)):
         return "its request was enlarged"
     if facts.queue != before.queue:
         return f"it was moved to queue {facts.queue}"
@@ -73,7 +73,7 @@ def _asks_no_more(after: ParsedRequest, before: ParsedRequest) -> bool:
     )
 
 
-def _asks_more_of_the_cluster(limits: LimitBook, after: JobFacts, before: JobFacts) -> bool:
+def _needs_more_shared_resources(limits: LimitBook, after: JobFacts, before: JobFacts) -> bool:
     """Return whether a job asks for more of a resource of the whole cluster than before."""
     if not limits.shared:
         return False

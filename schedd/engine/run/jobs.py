@@ -11,7 +11,7 @@ from schedd.engine.component.job_hooks import (
 )
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
-from schedd.engine.facts.explanations import came_back_after
+from schedd.engine.facts.explanations import early_return_text
 from schedd.engine.facts.job_requests import (
     held_by_limit,
     holds_resources,
@@ -166,7 +166,7 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
         back_off = replace(
             back_off,
             until=max(not_before, state.now + wait),
-            refusal=came_back_after(ran),
+            refusal=early_return_text(ran),
             returns=returns,
             failed_on=failed_on(record.back_off.failed_on, nodes),
         )

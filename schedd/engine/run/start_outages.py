@@ -40,7 +40,7 @@ def note_refused_run(state: EngineState, event: RunRefused, dialect: Dialect, an
     by_node = not event.outage and dialect.is_refused_by_node(code)
     if by_node:
         code = _NODES_CODE
-    if not (event.outage or hook or by_node) and (code == 0 or dialect.concerns_one_job(code)):
+    if not (event.outage or hook or by_node) and (code == 0 or dialect.is_job_specific(code)):
         state.refused_jobs.pop(event.job_id, None)  # its backoff does not end with the outage
         return
     if code != state.refused_code or state.refused_since < 0:

@@ -415,13 +415,13 @@ def _change(published: PlanSnapshot, found: ChangeSet, slot: int) -> Change:
         found.generation,
         found.event,
         found.cause.value,
-        _change_words(published, found, slot, before, after),
+        _change_text(published, found, slot, before, after),
         before if before >= 0 else None,
         after if after >= 0 else None,
     )
 
 
-def _change_words(published: PlanSnapshot, found: ChangeSet, slot: int, before: int, after: int) -> str:
+def _change_text(published: PlanSnapshot, found: ChangeSet, slot: int, before: int, after: int) -> str:
     """The words of the set, with the jobs that a better plan moved past this one, and whether
     the promise of a job that moved later still holds.
     """

@@ -25,7 +25,7 @@ from schedd.features.alternatives.settings import ChooseSettings
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.objectives import known_objectives
-from schedd.wire.section import problem_words
+from schedd.wire.section import problem_text
 
 router = RouteTable(prefix="/{cluster}/alternatives")
 PAGE: Final = MenuPage("alternatives", "Alternatives", lambda viewer, _: viewer.may_act)
@@ -66,7 +66,7 @@ async def start_search(request: Request, cluster: Cluster, viewer: Operator, for
         )
     except ValidationError as error:
         first = error.errors()[0]
-        words = f"{' '.join(str(one) for one in first['loc'])}: {problem_words(first)}"
+        words = f"{' '.join(str(one) for one in first['loc'])}: {problem_text(first)}"
         await note_refusal(request, ProblemError("invalid", words))
         return await _render(request, cluster, viewer, 422, wrong=words, form=form)
     try:

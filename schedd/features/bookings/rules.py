@@ -119,7 +119,7 @@ def _examine(state: EngineState, event: str) -> None:
     for name in list(booking_table(state)):
         booking = booking_table(state)[name]
         if booking.phase not in LIVE:
-            if booking.since + _time_kept(booking) > now:
+            if booking.since + _retention_s(booking) > now:
                 pass
             elif booking.phase != "refused" and names_booking(state, booking):
                 store_booking(state, booking)  # while the booking is known, its jobs run like any other
@@ -189,12 +189,12 @@ def _find_quiet(part: BookingState, now: int) -> QuietBookings | None:
     live = [one for one in bookings if one.phase in LIVE]
     if any(one.jobs or one.event.transfer or one.event.instead or not one.slots for one in live):
         return None
-    forgotten = (one.since + _time_kept(one) for one in bookings if one.phase not in LIVE)
+    forgotten = (one.since + _retention_s(one) for one in bookings if one.phase not in LIVE)
     edge = _next_edge(live, now)
     return QuietBookings(bookings, edge, min(edge, *forgotten, FOREVER))
 
 
-def _time_kept(booking: Booking) -> int:
+def _retention_s(booking: Booking) -> int:
     """Return for how many seconds the outcome of a booking is kept."""
     return _REFUSED_KEPT if booking.phase == "refused" else _KEPT
 

@@ -253,11 +253,11 @@ class RatedTree:
         found = self._known.get(key)
         if found is None:
             row = self.layout.rows.get(self.tree.place(key))
-            found = self._share_of_new(key) if row is None else self._share_of_row(row)
+            found = self._newcomer_share(key) if row is None else self._row_share(row)
             self._known[key] = found
         return found
 
-    def _share_of_row(self, row: int) -> OwnerShare:
+    def _row_share(self, row: int) -> OwnerShare:
         return OwnerShare(
             float(self.layout.target[row]),
             float(self._effective[row]),
@@ -265,7 +265,7 @@ class RatedTree:
             float(self._used[row]),
         )
 
-    def _share_of_new(self, key: Names) -> OwnerShare:
+    def _newcomer_share(self, key: Names) -> OwnerShare:
         """The share of an owner that is not in the tree: as one more child of the nearest place above."""
         place, layout = self.tree.place(key), self.layout
         depth = next(depth for depth in range(len(place) - 1, -1, -1) if place[:depth] in layout.rows)

@@ -28,7 +28,7 @@ from schedd.plan.backfill import EXPECTED_QUANTILE
 from schedd.plan.columns import PLANNED
 from schedd.policy.expressions import Columns, Floats
 from schedd.policy.protocol import Breakdown, Term
-from schedd.policy.ranks import rank_of_value, rank_of_values
+from schedd.policy.ranks import encode_rank, encode_ranks
 from schedd.wire import ServerFacts
 
 WAIT_KIND: Final = "formula"  # of `WaitingFor`
@@ -46,8 +46,8 @@ def ranks(state: EngineState, records: Sequence[JobRecord]) -> list[int] | None:
     if formula is None:
         return None
     if len(records) == 1:  # of an arrival
-        return [rank_of_value(_value(state, formula, records[0]))]
-    found: list[int] = rank_of_values(_values(state, formula, records)).tolist()
+        return [encode_rank(_value(state, formula, records[0]))]
+    found: list[int] = encode_ranks(_values(state, formula, records)).tolist()
     return found
 
 

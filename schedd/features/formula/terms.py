@@ -417,10 +417,10 @@ def _deadline_left(times: _Times) -> Floats:
 
 
 def _class_points(times: _Times) -> Floats:
-    return np.array([_points_of_class(row.facts, times.around) for row in times.rows], np.float64)
+    return np.array([_job_class_points(row.facts, times.around) for row in times.rows], np.float64)
 
 
-def _points_of_class(facts: JobFacts, around: Circumstances) -> float:
+def _job_class_points(facts: JobFacts, around: Circumstances) -> float:
     classes = around.weights.classes.values()
     return max((one.points for one in classes if one.takes(facts)), default=0.0)
 
@@ -472,7 +472,7 @@ def _job_total(name: str) -> Callable[[_JobTimes], float]:
 _CHANGING_OF_JOB: Final[Mapping[str, Callable[[_JobTimes], float]]] = {
     "accrue_type": lambda job: 2.0 if job.since <= job.around.now else 1.0,
     "age": lambda job: max(0.0, job.around.now - job.submitted),
-    "class_points": lambda job: _points_of_class(job.row.facts, job.around),
+    "class_points": lambda job: _job_class_points(job.row.facts, job.around),
     "deadline": lambda job: _pressure(job.latest, job.planned, job.around),
     "deadline_left": lambda job: min(job.latest - job.around.now, _NO_DEADLINE_S),
     "eligible_time": lambda job: job.eligible,

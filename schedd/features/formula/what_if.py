@@ -15,7 +15,7 @@ from schedd.features.formula.rules import circumstances, threshold_wait
 from schedd.features.formula.state import FormulaInForce, formula_in_force
 from schedd.features.formula.terms import Circumstances
 from schedd.model import WaitingFor
-from schedd.policy.ranks import rank_of_value
+from schedd.policy.ranks import encode_rank
 from schedd.wire import JobFacts
 
 _UNLABELLED: Final[Mapping[str, Any]] = {"labels": lambda _: {}, "points": lambda _: 0.0}
@@ -63,7 +63,7 @@ def compute_what_if_value(
 def compute_what_if_rank(published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest) -> int | None:
     """Return the rank of a job that arrives now; None: no formula is in force."""
     value = compute_what_if_value(published, facts, understood)
-    return None if value is None else rank_of_value(value)
+    return None if value is None else encode_rank(value)
 
 
 def check_what_if_threshold(

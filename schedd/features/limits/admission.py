@@ -385,12 +385,12 @@ def follow_room(state: EngineState, event: str) -> None:
             left -= 1
     for pool in list(part.due):
         while left and pool in part.due:
-            if not _give_room(state, pool, event):
+            if not _admit_waiting_job(state, pool, event):
                 part.due.pop(pool, None)
             left -= 1
 
 
-def _give_room(state: EngineState, pool: str, event: str) -> bool:
+def _admit_waiting_job(state: EngineState, pool: str, event: str) -> bool:
     """Give room to the first job that waits for it; return whether one was found."""
     part = limit_state(state)
     tally = part.tallies.get(pool)

@@ -17,7 +17,7 @@ from schedd.features.notices.notifier import Notifier
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.daemon_services import find_service
 from schedd.store import StoreError
-from schedd.wire.section import problem_words
+from schedd.wire.section import problem_text
 
 router = RouteTable(prefix="/{cluster}/my-jobs/notices")
 MOVED_S: Final = 1_800
@@ -42,7 +42,7 @@ async def make_notice(
         )
     except ValidationError as error:
         first = error.errors()[0]
-        raise ProblemError("invalid", f"{first['loc'][0]}: {problem_words(first)}") from None
+        raise ProblemError("invalid", f"{first['loc'][0]}: {problem_text(first)}") from None
     await subscribe(request, cluster, body, viewer.bearer, visibility)
     return _to_my_jobs(request, cluster)
 

@@ -42,7 +42,7 @@ def list_partitions(published: PlanSnapshot) -> list[PartitionCapacity]:
         return []
     found = {name: PartitionCapacity(name) for name in (*table.names, NO_PARTITION)}
     for view in node_views(published):
-        for name in table.partitions_of(published.nodes[view.name]):
+        for name in table.node_partitions(published.nodes[view.name]):
             found[name].add_node(view)
     jobs: Counter[tuple[str, bool]] = Counter()
     for record in (*filter(None, published.records), *published.slotless.values()):

@@ -67,7 +67,7 @@ class PartitionTable:
     def __bool__(self) -> bool:
         return bool(self.names)
 
-    def partitions_of(self, facts: NodeFacts) -> Sequence[str]:
+    def node_partitions(self, facts: NodeFacts) -> Sequence[str]:
         """The partitions of a node; those without any are in the one without a name."""
         if not self.names:
             return []
@@ -83,7 +83,7 @@ class PartitionTable:
 
     def features(self, facts: NodeFacts) -> list[str]:
         """The features of a node of the plan for its partitions."""
-        return [partition_feature(name) for name in self.partitions_of(facts)]
+        return [partition_feature(name) for name in self.node_partitions(facts)]
 
     def named(self, facts: JobFacts) -> tuple[str, ...]:
         """The partitions that a job names; none: it names none, or its request cannot be read."""

@@ -64,16 +64,16 @@ def job_partition(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
     chosen = chosen_partition(known, facts.id)
     if chosen is not None and chosen in candidates:
         candidates = (chosen, *candidates)  # unless it was started elsewhere by hand
-    return _partition_of_nodes(known, table, facts, candidates) if facts.shares else candidates[0]
+    return _run_partition(known, table, facts, candidates) if facts.shares else candidates[0]
 
 
-def _partition_of_nodes(
+def _run_partition(
     known: EngineState | PlanSnapshot, table: PartitionTable, facts: JobFacts, candidates: Sequence[str]
 ) -> str:
     """The first partition that has all nodes of a running job."""
     nodes = known.node_facts if isinstance(known, EngineState) else known.nodes
     used = [nodes[share.node] for share in facts.shares if share.node in nodes]
-    common = set(candidates).intersection(*(table.partitions_of(node) for node in used))
+    common = set(candidates).intersection(*(table.node_partitions(node) for node in used))
     return next((name for name in candidates if name in common), candidates[0])
 
 
@@ -242,7 +242,7 @@ def _idle_partitions(state: EngineState) -> frozenset[str]:
     for row in rows[free > 0].tolist():
         facts = state.node_facts.get(plan.node_names[row])
         if facts is not None:
-            idle.update(table.partitions_of(facts))
+            idle.update(table.node_partitions(facts))
     return frozenset(idle)
 
 

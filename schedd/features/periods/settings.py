@@ -11,7 +11,7 @@ from schedd.policy.feature_settings import FeatureSettings, feature_settings
 from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.site import site_policy
 from schedd.policy.site_tables import VARIABLE_TABLES, WindowText
-from schedd.wire.section import Name, Section, problem_words
+from schedd.wire.section import Name, Section, problem_text
 
 _PeriodName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,62}$")]
 
@@ -54,7 +54,7 @@ def _placed_below(place: tuple[str, ...], error: ValidationError) -> ValidationE
     """Return the errors with the place of their table."""
     found = [
         InitErrorDetails(
-            type=PydanticCustomError("table", "{reason}", {"reason": problem_words(one)}),
+            type=PydanticCustomError("table", "{reason}", {"reason": problem_text(one)}),
             loc=(*place, *one["loc"]),
             input=one["input"],
         )

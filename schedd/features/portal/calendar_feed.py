@@ -171,7 +171,7 @@ def calendar_text(name: str, clusters: Sequence[ClusterEvents]) -> bytes:
     found.add("prodid", "-//schedd//calendar//EN")
     found.add("version", "2.0")
     found.add("method", "PUBLISH")
-    found.add("x-wr-calname", _one_line(f"Jobs of {name}"))
+    found.add("x-wr-calname", _strip_controls(f"Jobs of {name}"))
     found.add("refresh-interval", vDuration(_REFRESH), parameters={"VALUE": "DURATION"})
     found.add("x-published-ttl", vDuration(_REFRESH))
     several = len(clusters) > 1
@@ -185,22 +185,22 @@ def _component(cluster: ClusterEvents, one: CalendarEvent, where: str) -> "Event
     from icalendar import Event  # noqa: PLC0415
 
     event = Event()
-    event.add("uid", _one_line(f"{one.uid}@{cluster.cluster}.schedd"))
+    event.add("uid", _strip_controls(f"{one.uid}@{cluster.cluster}.schedd"))
     event.add("dtstamp", _time(cluster.now))
     event.add("dtstart", _time(one.start))
     event.add("dtend", _time(one.end))
-    event.add("summary", _one_line(one.summary + where))
+    event.add("summary", _strip_controls(one.summary + where))
     if one.text:
         event.add("description", _CONTROLS.sub(" ", _LINE_ENDS.sub("\n", one.text)))
     if one.place:
-        event.add("location", _one_line(one.place))
+        event.add("location", _strip_controls(one.place))
     event.add("categories", [one.category])
     event.add("status", "CONFIRMED" if one.certain else "TENTATIVE")
     event.add("transp", "TRANSPARENT")
     return event
 
 
-def _one_line(text: str) -> str:
+def _strip_controls(text: str) -> str:
     """Return the text without control characters, which calendar programs do not read."""
     return _CONTROLS.sub(" ", text.replace("\n", " "))
 

@@ -269,11 +269,11 @@ def _mark_unseen(event: StartsExpected, published: PlanSnapshot, now: int) -> St
     During the round their P90 passed, or their jobs started.
     """
 
-    def is_seen(job: str) -> bool:
+    def is_waiting(job: str) -> bool:
         record = published_record(published, job)
         return record is not None and record.phase is Phase.WAITING
 
-    jobs = (one if one.by > now and is_seen(one.job_id) else replace(one, kind="") for one in event.jobs)
+    jobs = (one if one.by > now and is_waiting(one.job_id) else replace(one, kind="") for one in event.jobs)
     return replace(event, jobs=tuple(jobs))
 
 

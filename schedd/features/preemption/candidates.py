@@ -81,7 +81,7 @@ def declares_checkpoint(text: str) -> bool:
 
 def is_preemptor(known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts) -> bool:
     """Return whether other jobs may be preempted for this one."""
-    return selects_job(settings.preemptors, known, facts) and _targets_of(facts) is not None
+    return selects_job(settings.preemptors, known, facts) and _preempt_targets(facts) is not None
 
 
 def is_scavenger(known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts) -> bool:
@@ -102,7 +102,7 @@ def may_be_preempted(
     return selects_job(settings.targets, known, facts) or selects_job(settings.scavengers, known, facts)
 
 
-def _targets_of(facts: JobFacts) -> tuple[str, ...] | None:
+def _preempt_targets(facts: JobFacts) -> tuple[str, ...] | None:
     """Return the conditions of a preemptor's ``preempt_targets`` (OpenPBS). A target meets at least one.
 
     Empty: no conditions. None: it preempts no job (``NONE``).
@@ -112,11 +112,11 @@ def _targets_of(facts: JobFacts) -> tuple[str, ...] | None:
     return None if any(part.lower() == "none" for part in parts) else parts
 
 
-def is_target_of(preemptor: JobFacts, facts: JobFacts) -> bool:
+def is_preempt_target(preemptor: JobFacts, facts: JobFacts) -> bool:
     """Return whether a job meets the ``preempt_targets`` of the preemptor: ``queue=NAME`` or
     ``Resource_List.NAME=VALUE``.
     """
-    targets = _targets_of(preemptor)
+    targets = _preempt_targets(preemptor)
     if targets is None:
         return False
     return not targets or any(_meets(one, facts) for one in targets)

@@ -8,7 +8,7 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.preemption.candidates import may_be_preempted
-from schedd.features.preemption.ended_runs import has_victim, is_run_of
+from schedd.features.preemption.ended_runs import has_victim, is_present_run
 from schedd.features.preemption.risks import delay_risk
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption, PublishedPreemptions, preemption_state
@@ -75,7 +75,7 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
     one = known.by_victim.get(record.id)
     if one is not None and record.phase is Phase.RUNNING and has_victim(one, record):
         when = format_moment(one.start)
-        method = next(victim.method for victim in one.victims if is_run_of(victim, record))
+        method = next(victim.method for victim in one.victims if is_present_run(victim, record))
         after = "goes on afterwards" if method == "suspend" else "returns to its queue"
         found.append(f"it will be {_VERBS[method][2]} for job {one.preemptor} by {when}, and {after}")
     elif record.id in known.suspended:

@@ -32,10 +32,10 @@ def charged_jobs(state: EngineState, record: JobRecord) -> Sequence[JobFacts] | 
 
 def has_victim(one: PlannedPreemption, record: JobRecord) -> bool:
     """Return whether the preemption ends the job's present run."""
-    return any(is_run_of(victim, record) for victim in one.victims)
+    return any(is_present_run(victim, record) for victim in one.victims)
 
 
-def is_run_of(victim: Victim, record: JobRecord) -> bool:
+def is_present_run(victim: Victim, record: JobRecord) -> bool:
     """Return whether the victim is the job's present run."""
     return victim.job == record.id and victim.started == record.run.started
 
@@ -59,7 +59,7 @@ def count_run(state: EngineState, record: JobRecord, at: int) -> None:
 
 def _is_checkpointed(part: PreemptionState, record: JobRecord) -> bool:
     return record.id in part.checkpoints or any(
-        is_run_of(victim, record) and victim.method == "checkpoint"
+        is_present_run(victim, record) and victim.method == "checkpoint"
         for one in part.planned.values()
         for victim in one.victims
     )

@@ -11,8 +11,8 @@ from schedd.engine.rank.promises import record_move
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.features.preemption.candidates import (
     earliest_preemption,
+    is_preempt_target,
     is_preemptor,
-    is_target_of,
     may_be_preempted,
     permitted_methods,
 )
@@ -21,7 +21,7 @@ from schedd.features.preemption.planning import (
     ShortenedRun,
     block_rest,
     is_planned_at,
-    kept_amounts,
+    suspended_amounts,
 )
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import (
@@ -53,7 +53,7 @@ def running_victims(state: EngineState, one: PlannedPreemption) -> list[Shortene
         if still_runs(state, victim):
             record = state.records[victim.job]
             suspended = victim.method == "suspend"
-            kept = kept_amounts(state.plan, record, released) if suspended else None
+            kept = suspended_amounts(state.plan, record, released) if suspended else None
             found.append(ShortenedRun(record.slot, victim.end, kept))
     return found
 
@@ -154,7 +154,7 @@ def _is_permitted(state: EngineState, one: PlannedPreemption) -> bool:
         if not still_runs(state, victim):
             continue
         facts = state.records[victim.job].facts
-        if not (may_be_preempted(state, settings, facts) and is_target_of(preemptor, facts)):
+        if not (may_be_preempted(state, settings, facts) and is_preempt_target(preemptor, facts)):
             return False
         if victim.method not in permitted_methods(settings, facts):
             return False

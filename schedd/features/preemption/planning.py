@@ -20,7 +20,7 @@ import numpy as np
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.shares import BLOCK, takes_for_shares
 from schedd.engine.facts.state import HORIZON
-from schedd.features.preemption.candidates import Candidate, is_target_of, may_begin
+from schedd.features.preemption.candidates import Candidate, is_preempt_target, may_begin
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.victim_choice import choose_victims
 from schedd.model import Request
@@ -66,7 +66,7 @@ class PlanAtNow:
         """Return the run of a candidate with an early end."""
         slot = one.record.slot
         suspended = one.method == "suspend"
-        kept = kept_amounts(self.plan, one.record, self.released) if suspended else None
+        kept = suspended_amounts(self.plan, one.record, self.released) if suspended else None
         return ShortenedRun(slot, self.plan.end(slot), kept)
 
 
@@ -97,7 +97,7 @@ def find_preemption(
     moved = _find_move(state, before - settings.gain, slot, locked)
     if moved is not None:
         before = moved.start
-    targets = [one for one in candidates if is_target_of(facts, one.record.facts)]
+    targets = [one for one in candidates if is_preempt_target(facts, one.record.facts)]
     # Each round goes on to the next method of the victims that have one.
     rounds = max((len(one.methods) for one in targets), default=0) if before > soon else 0
     for number in range(rounds):
@@ -192,7 +192,7 @@ def _add_to(plan: Plan, now: int, request: Request, duration: int, pools: Mappin
 # ---- the victims --------------------------------------------------------------------------------
 
 
-def kept_amounts(plan: Plan, record: JobRecord, released: frozenset[str]) -> dict[int, Ints]:
+def suspended_amounts(plan: Plan, record: JobRecord, released: frozenset[str]) -> dict[int, Ints]:
     """Return by row the amounts that a job keeps while it is suspended: all but the released resources.
 
     Limits count it as before. On a node that it has to itself it keeps the requested amounts.

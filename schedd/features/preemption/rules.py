@@ -185,7 +185,7 @@ def _plan_for(state: EngineState, settings: PreemptionSettings, record: JobRecor
     found = find_preemption(at_now, settings, record.slot, record.facts, candidates, locked)
     if found is None:
         return
-    _put_into_plan(state, record, found, locked, event)
+    _apply_arrangement(state, record, found, locked, event)
     if found.victims:
         _order_if_due(state, part.planned[record.id], event)
 
@@ -195,7 +195,7 @@ def _plan_at_now(state: EngineState) -> PlanAtNow:
     return PlanAtNow(state.plan, state.now, state.rank, state.bound, released)
 
 
-def _put_into_plan(
+def _apply_arrangement(
     state: EngineState, record: JobRecord, found: Arrangement, locked: list[int], event: str
 ) -> None:
     plan, slot, before = state.plan, record.slot, state.plan.start(record.slot)

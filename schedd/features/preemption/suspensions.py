@@ -18,7 +18,7 @@ from schedd.engine.facts.shares import takes_for_shares
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import displace_for
 from schedd.engine.rank.quarantine import JobErrorGuard
-from schedd.features.preemption.planning import fix_block, kept_amounts
+from schedd.features.preemption.planning import fix_block, suspended_amounts
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import SuspendedRun, preemption_state
 from schedd.model import FOREVER
@@ -194,7 +194,7 @@ def _arrange(state: EngineState, one: SuspendedRun, record: JobRecord, moment: i
     kept = -1
     if moment > now:
         settings = state.site.part(PreemptionSettings)
-        held = kept_amounts(plan, record, released_resources(state.server.attributes, settings))
+        held = suspended_amounts(plan, record, released_resources(state.server.attributes, settings))
         if held:
             kept = fix_block(plan, now, moment - now, held, state.new_slot)
     part = preemption_state(state)

@@ -7,7 +7,7 @@ from schedd.dialect.qos import qos_option, read_qos
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.qos.settings import QosSettings
-from schedd.features.qos.state import is_open, level_of, open_levels, qos_of, qos_settings, requested_qos
+from schedd.features.qos.state import is_open, job_qos, open_levels, qos_level, qos_settings, requested_qos
 from schedd.model import Never
 from schedd.wire import JobFacts
 
@@ -17,7 +17,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 def labels(known: EngineState | PlanSnapshot, facts: JobFacts) -> Mapping[str, str]:
     """The label ``qos`` of a job that has one."""
-    name = qos_of(known, facts)
+    name = job_qos(known, facts)
     return {"qos": name} if name else _NO_LABELS
 
 
@@ -62,11 +62,11 @@ def _remedy(settings: QosSettings, facts: JobFacts) -> str:
 
 def points(known: EngineState | PlanSnapshot, facts: JobFacts) -> float:
     """The priority of a job's QOS."""
-    level = level_of(known, facts)
+    level = qos_level(known, facts)
     return level.priority if level is not None else 0.0
 
 
 def charge_factor(known: EngineState | PlanSnapshot, facts: JobFacts) -> float:
     """The factor of a job's cost by its QOS."""
-    level = level_of(known, facts)
+    level = qos_level(known, facts)
     return level.charge if level is not None else 1.0

@@ -79,7 +79,7 @@ def requested_qos(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
     return read_qos(known.server.defaults) if known.server.defaults else ""
 
 
-def qos_of(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
+def job_qos(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
     """Return the QOS of a job; empty: it has none.
 
     The requested one counts, even if it does not exist or is not open to the job: see ``refusal``.
@@ -126,10 +126,10 @@ def idle_hooks(state: EngineState) -> tuple[str, ...]:
     return "labels", "refusal", "label_points", "charge_factor"
 
 
-def level_of(known: EngineState | PlanSnapshot, facts: JobFacts) -> QosLevel | None:
+def qos_level(known: EngineState | PlanSnapshot, facts: JobFacts) -> QosLevel | None:
     """Return the settings of a job's QOS; None: it has none, or one that does not exist."""
     settings = qos_settings(known)
-    return settings.levels.get(qos_of(known, facts)) if settings.levels else None
+    return settings.levels.get(job_qos(known, facts)) if settings.levels else None
 
 
 def is_open(level: QosLevel, facts: JobFacts) -> bool:

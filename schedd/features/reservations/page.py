@@ -17,7 +17,7 @@ from schedd.dashboard.viewer import Cluster, Form, Operator
 from schedd.dialect import RequestError
 from schedd.dialect.units import parse_size
 from schedd.wire.object_names import OBJECT_NAME
-from schedd.wire.section import problem_words
+from schedd.wire.section import problem_text
 
 _MOST_DIGITS: Final = 9
 
@@ -44,7 +44,7 @@ async def make_reservation(request: Request, cluster: Cluster, viewer: Operator,
     except ValidationError as error:
         first = error.errors()[0]
         where = f"{first['loc'][-1]}: " if first["loc"] else ""
-        words = where + problem_words(first)
+        words = where + problem_text(first)
         refused = ProblemError("invalid", f"{name[:80]}: {words}")
         return await render_admin_page(
             request, cluster, viewer, 422, reservation_error=words, form=form, refused=refused

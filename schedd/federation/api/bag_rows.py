@@ -37,7 +37,7 @@ def bag_row(federation: FederationState, bag: Bag) -> BagView:
         first_end=min(firsts, default=None),
         stretch_s=spread.seconds if spread is not None else None,
         stretch=spread.share if spread is not None else None,
-        deadline_kept=_deadline_kept(bag, over, end),
+        deadline_kept=_meets_deadline(bag, over, end),
         deadline_state=state,
         earliest_deadline=_earliest_deadline(federation, bag) if state == "wished" and not left else None,
         without_cluster=left,
@@ -55,7 +55,7 @@ def bag_row(federation: FederationState, bag: Bag) -> BagView:
     )
 
 
-def _deadline_kept(bag: Bag, over: str, end: int | None) -> bool | None:
+def _meets_deadline(bag: Bag, over: str, end: int | None) -> bool | None:
     """Whether all tasks end by the deadline, as far as is known; null: that is not known, or not wanted."""
     if bag.failed or over == "incomplete":
         return False
@@ -67,7 +67,7 @@ def _deadline_state(
 ) -> Literal["", "accepted", "wished", "at_risk", "missed", "kept"]:
     if bag.cancelled:
         return ""
-    kept = _deadline_kept(bag, over, end)
+    kept = _meets_deadline(bag, over, end)
     if over and kept is not None:
         return "kept" if kept else "missed"
     if federation.now > bag.deadline:

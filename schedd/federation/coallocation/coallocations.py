@@ -197,7 +197,7 @@ class CoAllocation(FederationItem[ComponentJob]):
         return self.edits[-1] if self.edits and self.edits[-1].phase == "pending" else None
 
     @property
-    def wanted_components(self) -> tuple[CoallocationComponent, ...]:
+    def next_components(self) -> tuple[CoallocationComponent, ...]:
         """The components of the next round: with the pending edit."""
         edit = self.pending_edit
         return edit.components if edit is not None else self.components
@@ -341,7 +341,7 @@ class CoAllocation(FederationItem[ComponentJob]):
         assert new is not None
         self.require(all(one.component in new.plans for one in new.places), event)
         edited = self.pending_edit is not None
-        components = self.wanted_components
+        components = self.next_components
         text = "moved" if before and not edited else ""
         rounds = list(self.rounds)
         rounds[new.number - 1] = replace(new, phase="committed", since=event.time, text=text)

@@ -136,7 +136,7 @@ def _booking_call(
             (old.component, old.cluster) == (place.component, place.cluster) for old in before.places
         ):
             instead = booking_name(rules, group, before.number, place.component)
-        wanted = group.wanted_components[place.component]
+        wanted = group.next_components[place.component]
         asked = scale_unit(wanted.submission.get("resources", {}), place.units)
         body = {
             "resources": {name: value for name, value in asked.items() if name.lower() != "walltime"},
@@ -512,7 +512,7 @@ def propose_round(
     group: CoAllocation, found: CommonStart, users: Mapping[str, str], now: int, why: str
 ) -> RoundProposed | None:
     """Return a proposal for the common start, or None if it does not change the current round."""
-    before, components = group.committed, group.wanted_components
+    before, components = group.committed, group.next_components
     places: list[ComponentPlace] = []
     copies = len(group.attempts)
     for component, cluster in sorted(found.places.items()):

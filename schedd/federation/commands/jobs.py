@@ -81,7 +81,7 @@ def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     codes = []
     for name in found.parse_args(argv).jobs:
 
-        def cancel_one(args: argparse.Namespace, name: str = name) -> bool:
+        def cancel_job(args: argparse.Namespace, name: str = name) -> bool:
             with connect_federation(args.url) as federation:
                 job = federation.cancel(name)
             if args.json:
@@ -91,7 +91,7 @@ def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
                 print(f"job {job.id}: {done}")
             return True
 
-        codes.append(run_with_exit_code(found, cancel_one, argv))
+        codes.append(run_with_exit_code(found, cancel_job, argv))
     return next((code for code in codes if code), 0)
 
 

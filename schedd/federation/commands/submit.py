@@ -130,7 +130,7 @@ def run(argv: Sequence[str]) -> int:
                 if args.json:
                     show_json(rows)
                 else:
-                    print(_where_table(rows, federation.now()))
+                    print(_cluster_table(rows, federation.now()))
                 return 0 if any(row.start is not None for row in rows) else 1
             found = federation.submit(body, _CHOICE_WAIT_S)
         if args.json:
@@ -288,7 +288,7 @@ def _parse_directives(script: str) -> Iterator[list[str]]:
             return
 
 
-def _where_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
+def _cluster_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
     """A line per cluster: start, end, or the reason; deadline and costs if the job has them."""
     heads = ["CLUSTER", "PLANNED END"]
     dated, priced = any(row.late_by is not None for row in rows), any(row.cost is not None for row in rows)

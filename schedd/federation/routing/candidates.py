@@ -67,7 +67,7 @@ def find_candidates(
         if offer is None or offer.start is None:
             continue
         # Jobs in transit, which are not in the cluster's plan yet, start before this job.
-        ahead = _seconds_ahead(name, seen, about.load)
+        ahead = _transit_seconds(name, seen, about.load)
         length = (offer.end or offer.start) - offer.start
         start = max(now, offer.start) + ahead
         found.append(
@@ -96,7 +96,7 @@ def optimistic_candidate(
     bound: int,
 ) -> RoutingCandidate:
     """Return the best possible candidate of a cluster without an answer; ``bound``: its least start."""
-    start = max(now, bound) + _seconds_ahead(name, seen, load)
+    start = max(now, bound) + _transit_seconds(name, seen, load)
     length = scale_seconds(int(job.submission.get("walltime", 0)), seen.speed)
     return RoutingCandidate(name, user, start, start + length, handicap=end_penalty(job, seen, rules))
 
@@ -173,7 +173,7 @@ def end_penalty(job: FederationJob, seen: ClusterStatus, rules: RoutingRules) ->
     return seen.handicap + rules.fetch * sum(one not in seen.data for one in data)
 
 
-def _seconds_ahead(name: str, seen: ClusterStatus, load: ClusterLoads) -> int:
+def _transit_seconds(name: str, seen: ClusterStatus, load: ClusterLoads) -> int:
     """Return how long the cluster works on jobs in transit, by its disclosed cpus and their speed."""
     return int(load.sent.get(name, 0.0) / seen.power) if seen.power else 0
 

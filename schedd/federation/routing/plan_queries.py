@@ -13,7 +13,7 @@ FIRST_QUERY_BATCH: Final = 8
 """Clusters queried at once. The next batch follows when at most half of the answers are outstanding."""
 
 
-def clusters_to_ask(
+def clusters_to_query(
     job: FederationJob,
     users: Mapping[str, str],
     names: Sequence[str],

@@ -129,7 +129,7 @@ class BagOperations(ItemOperations[Bag]):
 
         self._commit_new(make)
 
-    def give_up(self, name: str, text: str) -> None:
+    def fail_bag(self, name: str, text: str) -> None:
         """Mark the bag as failed because no cluster takes its unassigned tasks. Raises StoreError."""
 
         def make(now: int, _: int) -> Sequence[FederationEvent]:

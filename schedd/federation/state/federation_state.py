@@ -37,7 +37,7 @@ from schedd.federation.routing.cluster_status import (
 from schedd.federation.routing.decisions import TransferAction, decide, observe_transfers, pending_actions
 from schedd.federation.routing.jobs import FederationJob, FederationJobs, PlanQuestion, TransferAttempt
 from schedd.federation.routing.plan_offers import PlanOffers
-from schedd.federation.routing.plan_queries import clusters_to_ask
+from schedd.federation.routing.plan_queries import clusters_to_query
 from schedd.federation.routing.priorities import Backlog
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.bag_operations import BagOperations
@@ -524,7 +524,7 @@ class FederationState:
         names = [name for name in users if not job.clusters or name in job.clusters]
         if new:
             known_by = (self._plan_offers, self.clusters, self._rules, self._load)
-            names = clusters_to_ask(job, users, names, *known_by, now, more=more)
+            names = clusters_to_query(job, users, names, *known_by, now, more=more)
         for cluster in names:
             plan_offers, question = self._plan_offers[cluster], job.question(cluster, users[cluster])
             asked = plan_offers.is_pending(question)

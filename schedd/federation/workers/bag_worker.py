@@ -120,7 +120,7 @@ class BagWorker(ItemWorker):
         words = "; ".join(f"{name}: {why}" for name, why in sorted(whys.items()))
         hopeless = all(name in refused or name in found.never for name in wanted)
         if hopeless:
-            federation.bag_operations.give_up(bag.id, words or "there is no such cluster")
+            federation.bag_operations.fail_bag(bag.id, words or "there is no such cluster")
         else:
             federation.bag_operations.notes[bag.id] = f"{tasks} tasks have no cluster yet: {words}"
 

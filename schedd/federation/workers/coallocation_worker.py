@@ -123,7 +123,7 @@ class CoAllocationWorker(ItemWorker):
             federation.coallocation_operations.notes.pop(name, None)
         elif plan and not group.cancelled and group.proposed is None:
             self._plan(group)
-        for _ in range(len(group.wanted_components) + 1):  # a booked place leads to the next one
+        for _ in range(len(group.next_components) + 1):  # a booked place leads to the next one
             group = federation.coallocations[name]
             asked = list(pending_calls(group, federation.coallocation_operations.rules, self._now()))
             if not asked:
@@ -185,7 +185,7 @@ class CoAllocationWorker(ItemWorker):
             return
         known.asked, known.generation = self._clock(), generation
         users = federation.cluster_users(group.owner)
-        keep = {} if group.options.remap else _kept_places(group)
+        keep = {} if group.options.remap else _present_places(group)
         if keep and group.options.units:  # unused components have no cluster
             keep = dict.fromkeys(range(len(group.components)), "") | keep
         allowed = self._allowed(group, users, keep)
@@ -211,7 +211,7 @@ class CoAllocationWorker(ItemWorker):
         assert before is not None, "without a committed round an edit is made at once"
         edited = replace(group, components=edit.components)
         users = self._federation.cluster_users(group.owner)
-        kept = self._allowed(edited, users, _kept_places(group, edit.component))
+        kept = self._allowed(edited, users, _present_places(group, edit.component))
         found = self._search_start(edited, users, kept, before.start, None)
         if found is None or found.start != before.start:
             allowed = kept if not group.options.remap else self._allowed(edited, users)
@@ -519,7 +519,7 @@ class CoAllocationWorker(ItemWorker):
             )
 
 
-def _kept_places(group: CoAllocation, changed: int = -1) -> dict[int, str]:
+def _present_places(group: CoAllocation, changed: int = -1) -> dict[int, str]:
     """Return the present clusters of the components, without a ``changed`` one."""
     places = group.committed.places if group.committed is not None else ()
     return {place.component: place.cluster for place in places if place.component != changed}

@@ -177,7 +177,7 @@ class _LinkBuilder:
 
     def right(self, slot: int) -> Right:
         found = _ORDER[int(self._rights[slot])]
-        return "optimizer" if found == "placement" and _moved_ahead(self.published, slot) else found
+        return "optimizer" if found == "placement" and _moved_earlier(self.published, slot) else found
 
     def _record(self, slot: int) -> JobRecord | None:
         return self.published.records[slot] if 0 <= slot < len(self.published.records) else None
@@ -309,7 +309,7 @@ _ORDER: Final[tuple[Right, ...]] = ("placement", "promise", "earlier", "priority
 _SHOWN_ORDER: Final[tuple[Right, ...]] = ("priority", "earlier", "promise", "optimizer", "placement")
 
 
-def _moved_ahead(published: PlanSnapshot, slot: int) -> bool:
+def _moved_earlier(published: PlanSnapshot, slot: int) -> bool:
     """Whether a better plan, found or chosen, last moved the job to an earlier start."""
     last = last_change(published, slot)
     if last is None or last.cause not in (Cause.IMPROVED, Cause.CHOSEN):

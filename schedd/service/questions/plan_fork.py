@@ -51,7 +51,7 @@ from schedd.policy.site import Placing
 from schedd.service.questions.cheapest_start import CheapestStart
 from schedd.service.questions.open_questions import limit_plan_work, limit_searches
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
-from schedd.service.questions.trial import DeadlineOrder, SubmissionTrial, TasksEnd, ends_of_tasks
+from schedd.service.questions.trial import DeadlineOrder, SubmissionTrial, TasksEnd, task_ends
 from schedd.service.questions.vnode_requests import adapter_amounts, request_vnodes
 from schedd.wire import JobFacts
 from schedd.wire.quick_init import quick_replace
@@ -191,7 +191,7 @@ class PlanFork:
                 self._immediate_answer(facts, request, understood)
                 or asking.limit_exceeded(request, understood.walltime)  # before others, which may pass
                 or self._component_wait(facts, understood, instead_of)
-                or self._answer_of_queue(asking, request, understood.walltime, only=len(variants) == 1)
+                or self._queue_policy_answer(asking, request, understood.walltime, only=len(variants) == 1)
             )
             if answer is None:
                 trial = self._in_deadline_order(asking) if ahead else asking
@@ -246,7 +246,7 @@ class PlanFork:
                     (replace(one, plan=first.plan, order=first.order), one.understood.request or request)
                     for one in trials
                 ]
-                many = tuple(ends_of_tasks(tried, tasks))
+                many = tuple(task_ends(tried, tasks))
         remarks = (means, scale.describe() if scale is not None else "")
         return WhatIfAnswer(
             answer,
@@ -504,7 +504,7 @@ class PlanFork:
     def _plans_starts(self) -> bool:
         return self.published.settings.policy == "conservative"
 
-    def _answer_of_queue(
+    def _queue_policy_answer(
         self, asking: SubmissionTrial, request: Request, walltime: int, *, only: bool
     ) -> Answer | None:
         """Return the answer under a queue policy; None: there is a plan. ``only``: there is one variant."""

@@ -294,9 +294,7 @@ _Form = tuple[
 ]  # trial of one form of a request, and its needs
 
 
-def ends_of_tasks(
-    forms: Sequence[tuple[SubmissionTrial, Request]], tasks: Sequence[int]
-) -> Iterator[TasksEnd]:
+def task_ends(forms: Sequence[tuple[SubmissionTrial, Request]], tasks: Sequence[int]) -> Iterator[TasksEnd]:
     """Yield the common end of each number of equal jobs, as long as there are placements.
 
     Each job takes the form of its request with the earliest start, or end if their numbers of cores differ,

@@ -5,9 +5,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from schedd.cli.user.time_arguments import parse_wish_time
+from schedd.cli.user.time_arguments import parse_future_argument
 from schedd.client import ClientError
-from schedd.time_words import parse_wish
+from schedd.time_words import parse_future_time
 
 
 def local(day: int, hour: float = 0, month: int = 11) -> int:
@@ -40,25 +40,25 @@ FRIDAY = local(27, 20.5)
     ],
 )
 def test_a_wish_is_a_future_time(text: str, day: int, hour: float) -> None:
-    assert parse_wish_time(text, FRIDAY) == local(day, hour)
+    assert parse_future_argument(text, FRIDAY) == local(day, hour)
 
 
 def test_the_present_weekday_is_the_one_of_next_week_once_its_time_has_passed() -> None:
-    assert parse_wish_time("friday", FRIDAY) == local(4, month=12)
-    assert parse_wish_time("tonight", local(27, 3)) == local(27, 6)
-    assert parse_wish_time("tonight 5:00", local(27, 3)) == local(27, 5)
+    assert parse_future_argument("friday", FRIDAY) == local(4, month=12)
+    assert parse_future_argument("tonight", local(27, 3)) == local(27, 6)
+    assert parse_future_argument("tonight 5:00", local(27, 3)) == local(27, 5)
 
 
 @pytest.mark.parametrize("text", ["", " ", "25:00", "fri 8", "fri8:00", "someday", "8:61", "friday 24:00"])
 def test_odd_wishes_are_refused_with_examples(text: str) -> None:
     with pytest.raises(ClientError, match="write tonight, tomorrow"):
-        parse_wish_time(text, FRIDAY)
+        parse_future_argument(text, FRIDAY)
 
 
 def test_a_wish_is_a_time_in_the_zone_of_the_writer() -> None:
     prague = ZoneInfo("Europe/Prague")  # UTC+1; at 20:30 UTC it is 21:30 there
-    assert parse_wish("21:00", FRIDAY, prague) == local(28, 20)
-    assert parse_wish("tonight", FRIDAY, prague) == local(28, 5)
-    assert parse_wish("2026-11-29T08:00", FRIDAY, prague) == local(29, 7)
+    assert parse_future_time("21:00", FRIDAY, prague) == local(28, 20)
+    assert parse_future_time("tonight", FRIDAY, prague) == local(28, 5)
+    assert parse_future_time("2026-11-29T08:00", FRIDAY, prague) == local(29, 7)
     summer = ZoneInfo("America/New_York")  # clocks go back on the first of November 2026
-    assert parse_wish("sunday 12:00", local(1) - 3_600, summer) == local(1, 17)
+    assert parse_future_time("sunday 12:00", local(1) - 3_600, summer) == local(1, 17)

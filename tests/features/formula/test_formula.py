@@ -19,7 +19,7 @@ from schedd.model import WaitingFor
 from schedd.optimize import SearchSettings
 from schedd.optimize.search_input import SearchInput
 from schedd.policy.protocol import Breakdown
-from schedd.policy.ranks import rank_of_value, rank_of_values, value_of_rank
+from schedd.policy.ranks import decode_rank, encode_rank, encode_ranks
 from schedd.service.questions.explain import explain
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import NodeFacts, PolicyChanged, QueueFacts, ResourceFacts, ServerChanged, ServerFacts
@@ -150,7 +150,7 @@ def test_a_job_on_hold_is_ranked_by_a_new_formula() -> None:
     site.submit("3", priority=7, state="H", holds="u")
     policy = {"formula": {"expression": "100 * job_priority"}}
     site.send(PolicyChanged(id="p1", time=site.server.now, version=1, site=policy))
-    assert value_of_rank(int(site.engine.state.rank[site.record("3").slot])) == 700.0
+    assert decode_rank(int(site.engine.state.rank[site.record("3").slot])) == 700.0
 
 
 def test_jobs_of_two_new_users_that_arrive_together_have_places_in_the_tree() -> None:
@@ -391,15 +391,15 @@ numbers = st.floats(allow_nan=False)
 
 @given(numbers, numbers)
 def test_ranks_keep_the_order_of_values(a: float, b: float) -> None:
-    first, second = rank_of_values(np.array([a, b])).tolist()
-    assert (rank_of_value(a), rank_of_value(b)) == (first, second)
+    first, second = encode_ranks(np.array([a, b])).tolist()
+    assert (encode_rank(a), encode_rank(b)) == (first, second)
     if a < b:
         assert first <= second
     elif a == b:
         assert first == second
     assert abs(first) < 1 << 60
     if abs(a) > 1e-300 and np.isfinite(a):
-        assert value_of_rank(first) == pytest.approx(a, rel=1e-11)
+        assert decode_rank(first) == pytest.approx(a, rel=1e-11)
     if b > a and min(abs(a), abs(b)) > 1e-300 and b - a > 1e-11 * max(abs(a), abs(b)):
         assert first < second
 
@@ -417,4 +417,4 @@ def test_what_if_waits_for_the_threshold_as_the_job_would() -> None:
         assert what.endswith("threshold 5 (it is 5)") is waits
         rank = compute_what_if_rank(snapshot, facts, parsed)
         assert rank is not None
-        assert value_of_rank(rank) == pytest.approx(int(walltime) / 100)
+        assert decode_rank(rank) == pytest.approx(int(walltime) / 100)

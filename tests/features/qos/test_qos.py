@@ -11,7 +11,7 @@ from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.qos.settings import QosLevel
-from schedd.features.qos.state import qos_of
+from schedd.features.qos.state import job_qos
 from schedd.model import Never
 from schedd.wire import PolicyChanged, QueueFacts
 from tests.engine.cluster import Cluster
@@ -32,7 +32,7 @@ class QosSite(Cluster):
         super().__init__(nodes=nodes, slack=100_000, site=plain)
 
     def qos(self, job: str) -> str:
-        return qos_of(self.engine.state, self.record(job).facts)
+        return job_qos(self.engine.state, self.record(job).facts)
 
     def never(self, job: str) -> str:
         answer = self.record(job).answer

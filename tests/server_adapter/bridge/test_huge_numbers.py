@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.api.event_bounds import find_out_of_range
+from schedd.api.event_bounds import find_range_faults
 from schedd.wire import (
     NO_TYPES,
     Event,
@@ -80,6 +80,6 @@ def test_facts_stay_within_the_bounds_of_messages(
         JobEnded(id="e:5", time=end.completed or 1, job_id="1.srv", exit_status=end.exit_status or 0),
         Snapshot(id="e:6", time=1, jobs=(one,), nodes=(host,), queues=(line,), server=server),
     ]
-    assert find_out_of_range(events) == []
+    assert find_range_faults(events) == []
     for event in events:
         assert decode_event(encode_event(event)) == event
