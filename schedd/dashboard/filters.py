@@ -21,7 +21,8 @@ _SHOWN_APART: Final = frozenset({"walltime", "nodect"})
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
-_TIME_PATTERN: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
+_TIME_PATTERN: Final = re.compile(r"(?:[A-Z][a-z]{2} )?(\d{4}-\d\d-\d\d) (\d\d:\d\d)(:\d\d)? UTC")
+"""Times of the API, and of mails, which have the weekday and no seconds."""
 _SHARE_CRITERIA: Final = frozenset({"utilisation", "weighted_utilisation"})
 """Criteria that are shares of a whole."""
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
@@ -50,8 +51,10 @@ def localise_times(text: str) -> Markup:
     """Mark the times in a text, so that a script converts them to the browser's time zone."""
     parts = _TIME_PATTERN.split(text)
     found = Markup("").join(
-        Markup('<time datetime="{}T{}Z">{} {} UTC</time>{}').format(day, hour, day, hour, rest)
-        for day, hour, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+        Markup('<time datetime="{}T{}{}Z">{} {}{} UTC</time>{}').format(
+            day, hour, seconds or ":00", day, hour, seconds or "", rest
+        )
+        for day, hour, seconds, rest in zip(*(parts[i::4] for i in (1, 2, 3, 4)), strict=True)
     )
     return escape(parts[0]) + found
 
@@ -65,10 +68,14 @@ def headline(facts: StartFacts, now: int) -> Markup:
 def _near_times(text: str) -> Markup:
     parts = _TIME_PATTERN.split(text)
     found = Markup("").join(
-        Markup('<time datetime="{}T{}Z" data-near>{}</time>{}').format(
-            day, hour, format_time(int(datetime.fromisoformat(f"{day}T{hour}Z").timestamp())), rest
+        Markup('<time datetime="{}T{}{}Z" data-near>{}</time>{}').format(
+            day,
+            hour,
+            seconds or ":00",
+            format_time(int(datetime.fromisoformat(f"{day}T{hour}{seconds or ''}Z").timestamp())),
+            rest,
         )
-        for day, hour, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+        for day, hour, seconds, rest in zip(*(parts[i::4] for i in (1, 2, 3, 4)), strict=True)
     )
     return escape(parts[0]) + found
 
@@ -121,8 +128,8 @@ def format_memory(amount: int) -> str:
 
 
 def format_number(value: float) -> str:
-    """A number with its thousands apart by thin spaces."""
-    return f"{value:,}".replace(",", "\u202f")
+    """A number with commas between its thousands, as in sentences of the API and in charts."""
+    return f"{value:,}"
 
 
 def pluralise(count: int, one: str, more: str = "") -> str:

@@ -13,12 +13,14 @@ from schedd.engine import (
     JobStatus,
     JobView,
     PlanSnapshot,
+    job_displayed_start,
     job_expected_start,
     job_status,
     render_job,
 )
 from schedd.model import FOREVER
 from schedd.service.read.job_visibility import JobVisibility
+from schedd.start_sentence import is_forecast_fresh
 
 PAGE_SIZE: Final = 100
 Sort = Literal["start", "expected", "promised", "job", "user", "queue", "walltime", "submitted"]
@@ -149,9 +151,15 @@ def _sort_key(published: PlanSnapshot, sort: Sort) -> Callable[[tuple[JobRecord,
         return int(published.promise[row[0].slot]) if row[0].slot >= 0 else FOREVER
 
     def expected_start_key(row: tuple[JobRecord, int]) -> tuple[int, int]:
-        found = job_expected_start(published, row[0])
-        if found.start is None or row[1] < 0:  # without a forecast, the planned start counts
-            return start_key(row), start_key(row)
+        """The start of the sentence: the likely one, or the displayed one if no forecast holds."""
+        if row[1] < 0:
+            return FOREVER, FOREVER
+        found, now = job_expected_start(published, row[0]), published.as_of
+        displayed = job_displayed_start(published, *row)
+        if displayed <= now or found.start is None:
+            return displayed, displayed
+        if not is_forecast_fresh(found.start, found.by, found.as_of, now):
+            return displayed, displayed
         return found.start, found.by if found.by is not None else found.start
 
     def number_key(row: tuple[JobRecord, int]) -> tuple[int, str]:

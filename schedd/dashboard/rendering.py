@@ -22,7 +22,7 @@ from schedd.feature_list import feature_folders
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import job_start_state
 from schedd.service.read.job_visibility import visibility_for
-from schedd.start_sentence import history_entry_parts, job_start_facts
+from schedd.start_sentence import history_entry_parts, is_forecast_fresh, job_start_facts
 
 _BANNER_ALERTS: Final = frozenset(
     {"adapter", "database", "expected", "foreign", "nodes_down", "planner", "server"}
@@ -48,6 +48,7 @@ def _environment() -> Environment:
         entry_parts=history_entry_parts,
         relative=format_relative,
         headline=headline,
+        is_forecast_fresh=is_forecast_fresh,
         start_facts=job_start_facts,
         version=__version__,
     )

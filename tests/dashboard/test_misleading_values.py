@@ -1,5 +1,6 @@
 """Pages where a plain number would mislead: held queues, draining nodes, passed starts."""
 
+import re
 from collections.abc import Iterator
 
 import httpx2
@@ -8,7 +9,15 @@ import pytest
 from schedd.dashboard.filters import format_time, pluralise
 from schedd.engine import EngineSettings
 from schedd.features.prediction.background import ExpectedStartWorker
-from schedd.wire import ExpectedFacts, JobDeleted, PlanningHeld, Snapshot, StartsExpected
+from schedd.wire import (
+    ExpectedFacts,
+    JobDeleted,
+    NodeChanged,
+    NodeFacts,
+    PlanningHeld,
+    Snapshot,
+    StartsExpected,
+)
 from tests.dashboard.conftest import DashboardSite, token
 from tests.service.planner_harness import T, event_id, node
 
@@ -90,12 +99,41 @@ def test_passed_and_old_forecasts_are_not_shown_and_tables_show_their_time(
         site.clock.moment = moment
         for path in paths:
             page = client.get(path).text
-            assert page.count("Forecasts of ") == 1
-            assert page.partition("Forecasts of ")[2].partition("</time>")[0].endswith(format_time(T))
+            assert page.lower().count("forecasts of ") == 1
+            assert (
+                page.lower()
+                .partition("forecasts of ")[2]
+                .partition("</time>")[0]
+                .endswith(format_time(T).lower())
+            )
+            assert ("no longer hold" in page) is (moment > T + 900)
             assert ("Likely " in page) is not passed
             assert ("Any time now" in page) is (passed and moment <= T + 900)
         assert ("<b>Any time now</b>" in client.get(f"/jobs/{job}").text) is (passed and moment <= T + 900)
     assert site.get_json(f"/jobs/{job}")["expected_start"] == T + 60
+
+
+@pytest.mark.parametrize("site", [EngineSettings(slack="900").with_changes(predict=True)], indirect=True)
+def test_lists_are_in_the_order_of_the_starts_that_they_show(
+    site: DashboardSite, client: httpx2.Client
+) -> None:
+    """Forecasts that no longer hold had kept their places."""
+    site.app.state.clusters.service("main", ExpectedStartWorker).stop()
+    planned = [one["id"] for one in site.get_json("/jobs?state=planned")["jobs"]]
+    facts = [
+        ExpectedFacts(job, T + 4000 - i, T + 4600, T + 9000, "submission") for i, job in enumerate(planned)
+    ]
+    site.submit(StartsExpected(id=event_id(), time=T, jobs=tuple(facts)))
+
+    def shown() -> list[str]:
+        table = client.get("/queue?state=planned").text.partition("<tbody>")[2]
+        return re.findall(r'data-key="([^"]+)"', table)
+
+    assert shown() == planned[::-1]
+    site.clock.moment = T + 1100  # the first planned start has not come yet
+    site.submit(NodeChanged(id=event_id(), time=T + 1100, node=NodeFacts(name="n9", cpus=1)))
+    views = {one["id"]: one["displayed_start"] for one in site.get_json("/jobs?state=planned")["jobs"]}
+    assert shown() == sorted(views, key=lambda one: (views[one], one))
 
 
 def test_singular_counts_are_singular() -> None:
