@@ -17,7 +17,7 @@ from schedd.engine.component.job_hooks import (
     job_refusal,
     job_scopes,
 )
-from schedd.engine.component.placement_hooks import job_restriction, node_order
+from schedd.engine.component.placement_hooks import job_restriction, latest_end, node_order
 from schedd.engine.component.ranking_hooks import present_shares, ranking_setting
 from schedd.engine.component.registry import components
 from schedd.engine.component.what_if_hooks import (
@@ -204,6 +204,7 @@ __all__ = [
     "last_refusal",
     "last_starts",
     "last_starts_on_hold",
+    "latest_end",
     "make_applicant",
     "make_claim",
     "movable_slots",

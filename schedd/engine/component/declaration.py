@@ -151,6 +151,8 @@ class Component(Generic[_S]):
     form_must_wait: Callable[["EngineState", "JobRecord"], bool] | None = None
     """Whether ``must_wait`` would let an unplaced job wait with the request of this record, which is noted as
     chosen. Changes nothing."""
+    latest_end: Callable[["EngineState | PlanSnapshot", JobFacts], int] | None = None
+    """The time by which a job should end with the walltime that is chosen from its range; FOREVER: any."""
     may_lengthen: Callable[["EngineState", "JobRecord"], bool] | None = None
     """Whether a planned or running job may take the amounts that the component counts for the walltime in its
     record, which is longer than the present one."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from schedd.engine.component.hook_values import Confinement, Restriction
 from schedd.engine.component.registry import components, job_calls, working_calls, working_job_calls
-from schedd.model import Never, WaitingFor
+from schedd.model import FOREVER, Never, WaitingFor
 from schedd.wire import JobFacts
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ def planned_facts(state: "EngineState", facts: JobFacts) -> JobFacts:
     for _, replaces in job_calls(state, "planned_facts", facts):
         facts = replaces(state, facts)
     return facts
+
+
+def latest_end(known: "EngineState | PlanSnapshot", facts: "JobFacts") -> int:
+    """Return the time by which a job with a range of walltimes should end; FOREVER: any."""
+    calls = (one.latest_end for one in components())
+    return min((call(known, facts) for call in calls if call is not None), default=FOREVER)
 
 
 def may_lengthen(state: "EngineState", record: "JobRecord") -> bool:

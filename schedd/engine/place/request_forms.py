@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from schedd.engine.component.hook_values import FormOffer
-from schedd.engine.component.placement_hooks import form_must_wait
+from schedd.engine.component.placement_hooks import form_must_wait, latest_end
 from schedd.engine.component.registry import job_calls
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord
@@ -49,6 +49,7 @@ def best_form(
     now: int,
     ready: int,
     promised: int = FOREVER,
+    end_by: int = FOREVER,
 ) -> tuple[int, int | None]:
     """Return the index of the form to plan for an unplaced job, and its walltime if it has a range.
 
@@ -58,7 +59,8 @@ def best_form(
 
     ``read_forms`` returns the forms (None: it cannot be read) with a walltime from ``walltimes``, the
     shortest and the longest one. Of a range, the longest walltime counts with which the job starts as early
-    as with the shortest one. It is shorter than the longest only for a gain of a minute. Raises WorkSpent.
+    as with the shortest one. It is shorter than the longest only for a gain of a minute, or for an end by
+    ``end_by`` if the shortest allows that. Raises WorkSpent.
     """
     if walltimes is None:
         return _pick_form(plan, slot, read_forms(None), now, ready, promised)[0], None
@@ -67,15 +69,23 @@ def best_form(
     def at(walltime: int) -> tuple[int, int]:
         return _pick_form(plan, slot, read_forms(walltime), now, ready, promised)
 
+    def within(index: int, walltime: int, start: int) -> tuple[int, int]:
+        """The choice with this start, shortened to an end by ``end_by`` if the range allows that."""
+        shorter = end_by - start
+        if not least <= shorter < walltime:
+            return index, walltime
+        other, sooner = at(shorter)
+        return (other, shorter) if 0 <= sooner <= start else (index, walltime)
+
     longest, start = at(most)
     if 0 <= start <= ready:
-        return longest, most
+        return within(longest, most, start)
     shortest, earliest = at(least)
     if earliest < 0:
         waits = longest >= 0 and _waits(read_forms(most)[longest])
         return (shortest, least) if waits else (longest, most)  # it needs less room to go on
     if start >= 0 and earliest > start - _LEAST_GAIN_S:
-        return longest, most
+        return within(longest, most, start)
     found, fits, too_long = shortest, least, most
     for _ in range(_STEPS):
         if too_long - fits <= _STEP_S:
@@ -86,7 +96,7 @@ def best_form(
             found, fits = index, middle
         else:
             too_long = middle
-    return found, fits
+    return within(found, fits, earliest)
 
 
 def _waits(form: FormCandidate | None) -> bool:
@@ -164,7 +174,10 @@ def choose_form(state: "EngineState", record: JobRecord) -> JobRecord:
         ready = max(ready, ready_after(state, record.behind))
     promised = int(state.promise[record.slot])
     try:
-        best, walltime = best_form(state.plan, record.slot, read_forms, walltimes, state.now, ready, promised)
+        end_by = latest_end(state, record.facts) if walltimes is not None else FOREVER
+        best, walltime = best_form(
+            state.plan, record.slot, read_forms, walltimes, state.now, ready, promised, end_by
+        )
     except WorkSpent:
         values = zip(offers, before, strict=True)
         _note(offers, [value if value in offer.values else offer.values[0] for offer, value in values])

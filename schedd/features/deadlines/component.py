@@ -20,7 +20,13 @@ from schedd.features.deadlines.lost import (
     wait_in_what_if,
 )
 from schedd.features.deadlines.state import DeadlinesState, publish_deadlines
-from schedd.features.deadlines.views import comment_remarks, job_details, notes, what_if_details
+from schedd.features.deadlines.views import (
+    comment_remarks,
+    job_details,
+    latest_end,
+    notes,
+    what_if_details,
+)
 
 COMPONENT: Final = Component(
     name="deadlines",
@@ -40,6 +46,7 @@ COMPONENT: Final = Component(
     time_passed=remove_lost_deadlines,
     next_wake=next_lost_deadline,
     guaranteed_start=guaranteed_start,
+    latest_end=latest_end,
     promise_ended=withdraw_admission,
     settle=guarantee_met_deadlines,
     job_gone=count_outcome,

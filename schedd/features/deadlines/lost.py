@@ -8,7 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from schedd.dialect import find_dialect
 from schedd.dialect.deadline import read_deadline, read_required_probability
+from schedd.dialect.moldable import read_walltime_range
 from schedd.engine.component.placement_hooks import is_planned_on_hold
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.job_requests import ParsedRequest
@@ -60,13 +62,21 @@ def wait_in_what_if(
     return _find_lost(published.settings.site, facts, understood.walltime, published.as_of)
 
 
+def shortest_walltime(facts: JobFacts, walltime: int) -> int:
+    """Return the shortest walltime that a waiting job may get; ``walltime``: the planned one."""
+    bounds = read_walltime_range(facts.resources)
+    if bounds is None or not find_dialect(facts.family).is_shrinkable(facts.resources):
+        return walltime
+    return min(walltime, bounds[0])
+
+
 def _find_lost(site: SitePolicy, facts: JobFacts, walltime: int, now: int) -> WaitingFor | None:
     if site.weights.deadline_lost != "hold":
         return None
     if read_required_probability(facts.resources) is not None:
         return None  # it may end long before its walltime
     deadline = read_deadline(facts.resources, facts.submitted)
-    if deadline is None or latest_start(deadline, walltime) >= now:
+    if deadline is None or latest_start(deadline, shortest_walltime(facts, walltime)) >= now:
         return None
     return WaitingFor(
         WAIT_KIND,

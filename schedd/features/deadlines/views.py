@@ -14,9 +14,10 @@ from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.deadlines.lost import shortest_walltime
 from schedd.features.deadlines.settings import DeadlineSettings
 from schedd.features.deadlines.state import PublishedDeadlines, deadlines_state
-from schedd.model import Never
+from schedd.model import FOREVER, Never
 from schedd.policy.priority import latest_start
 from schedd.predict import EndForecast
 from schedd.wire import JobFacts
@@ -30,8 +31,9 @@ def job_details(published: PlanSnapshot, record: JobRecord, start: int) -> Mappi
     if deadline is None:
         return _NOTHING
     part, walltime = published.part(PublishedDeadlines), record.understood.walltime
+    shortest = shortest_walltime(record.facts, walltime)
     accepted = _is_accepted(part, record, deadline)
-    soonest = published.as_of if record.phase is Phase.RUNNING else published.as_of + walltime
+    soonest = published.as_of if record.phase is Phase.RUNNING else published.as_of + shortest
     in_time = 0 <= start <= latest_start(deadline, walltime)
     if record.phase is Phase.RUNNING:  # suspensions and extensions make it longer
         in_time = record.run_end(published.as_of) <= deadline
@@ -45,7 +47,7 @@ def job_details(published: PlanSnapshot, record: JobRecord, start: int) -> Mappi
     found: dict[str, Any] = {"deadline": deadline, "deadline_state": state}
     refused = part.refused.get(record.id) == deadline and part.settings.admits(record.facts)
     if refused and start >= 0 and record.phase is Phase.WAITING:
-        found["earliest_deadline"] = start + walltime + part.settings.margin
+        found["earliest_deadline"] = start + shortest + part.settings.margin
     return found
 
 
@@ -91,7 +93,7 @@ def comment_remarks(state: EngineState, record: JobRecord, start: int) -> Sequen
         return ("deadline accepted" if in_time else "accepted deadline at risk",)
     settings = state.site.part(DeadlineSettings)
     if part.refused.get(record.id) == deadline and settings.admits(record.facts):
-        earliest = format_moment(start + walltime + settings.margin)
+        earliest = format_moment(start + shortest_walltime(record.facts, walltime) + settings.margin)
         return (f"deadline refused, {earliest} can be kept",)
     return ()
 
@@ -101,6 +103,13 @@ def _guarded_deadline(facts: JobFacts) -> int | None:
     if read_required_probability(facts.resources) is not None:
         return None
     return read_deadline(facts.resources, facts.submitted)
+
+
+def latest_end(known: EngineState | PlanSnapshot, facts: JobFacts) -> int:
+    """Return the latest end of a job that meets its deadline with the margin; FOREVER: it has no deadline."""
+    deadline = _guarded_deadline(facts)
+    site = known.site if isinstance(known, EngineState) else known.settings.site
+    return FOREVER if deadline is None else deadline - site.part(DeadlineSettings).margin
 
 
 def what_if_details(
@@ -117,14 +126,15 @@ def what_if_details(
         return _NOTHING
     settings, walltime = published.part(PublishedDeadlines).settings, understood.walltime
     latest = latest_start(deadline, walltime) - settings.margin
+    shortest = shortest_walltime(facts, walltime)
+    missed = latest_start(deadline, shortest) < published.as_of
     if start < 0:
-        missed = latest_start(deadline, walltime) < published.as_of
         return {"deadline_state": "missed" if missed else "wished"}
     if settings.admits(facts) and start <= latest:
         return {"deadline_state": "accepted", "promised_start": min(latest, promised)}
-    if latest_start(deadline, walltime) < published.as_of:
-        return {"deadline_state": "missed", "earliest_deadline": start + walltime + settings.margin}
+    if missed:
+        return {"deadline_state": "missed", "earliest_deadline": start + shortest + settings.margin}
     found = {"deadline_state": "wished"}
     if not settings.admits(facts):
         return found
-    return {**found, "earliest_deadline": start + walltime + settings.margin}
+    return {**found, "earliest_deadline": start + shortest + settings.margin}

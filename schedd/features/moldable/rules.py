@@ -1,7 +1,8 @@
 """Choice of walltime or alternative for jobs that leave it to the scheduler.
 
 A job with a range of walltimes gets the earliest start that the shortest allows, and the longest walltime
-with this start. Of alternatives, the one with the earliest end is planned.
+with this start; if the range allows an end by its deadline, the longest with such an end. Of alternatives,
+the one with the earliest end is planned.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from schedd.dialect.moldable import (
     with_walltime,
 )
 from schedd.engine.component.hook_values import FormOffer
-from schedd.engine.component.placement_hooks import may_lengthen
+from schedd.engine.component.placement_hooks import latest_end, may_lengthen
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -159,6 +160,10 @@ def _examine(state: EngineState, record: JobRecord, event: str) -> None:
             bound = start - _LEAST_GAIN_S + 1
             if bound > ready and _earliest_start(state, record, bounds[0], ready, bound) < FOREVER:
                 replan(state, record, event, Cause.FREED, "it starts earlier with a shorter walltime")
+                return
+            end_by = latest_end(state, facts)
+            if start + bounds[0] <= end_by < start + record.understood.walltime:
+                replan(state, record, event, Cause.FREED, "it ends by its deadline with a shorter walltime")
     except WorkSpent:  # too hard to examine; it keeps its place
         return
 
@@ -175,12 +180,16 @@ def lengthen(state: EngineState, record: JobRecord) -> JobRecord | None:
         record.understood.walltime,
         plan.start(slot),
     )
-    if bounds is None or walltime >= bounds[1] or start != state.now:
+    if bounds is None or start != state.now:
+        return None
+    end_by = latest_end(state, facts)
+    most = min(bounds[1], end_by - start) if start + walltime <= end_by else bounds[1]
+    if walltime >= most:
         return None
     if not _is_allowed(state, record, walltime + 1):
         return None  # the usual case of a limit that is reached: nothing else is tried
     takes = plan.takes(slot)
-    longest = _find_last(walltime, bounds[1], lambda length: _is_allowed(state, record, length))
+    longest = _find_last(walltime, most, lambda length: _is_allowed(state, record, length))
     plan.remove(slot, state.now)
     fits = _find_last(walltime, longest, lambda length: _fits(state, record, length))
     if fits == walltime or not (_fits(state, record, fits) and plan.place_at_start(slot, start, state.now)):
@@ -270,7 +279,9 @@ def describe_choice(published: PlanSnapshot, record: JobRecord) -> list[str]:
     if bounds is None or walltime >= bounds[1]:
         return []
     shown = [format_walltime(seconds) for seconds in (walltime, *bounds)]
-    return [f"planned with a walltime of {shown[0]}, between {shown[1]} and {shown[2]}, to start earlier"]
+    start, end_by = int(published.starts[record.slot]), latest_end(published, record.facts)
+    reason = "end by its deadline" if start + walltime <= end_by < start + bounds[1] else "start earlier"
+    return [f"planned with a walltime of {shown[0]}, between {shown[1]} and {shown[2]}, to {reason}"]
 
 
 def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFacts]:

@@ -33,6 +33,7 @@ from schedd.engine import (
     job_restriction,
     job_scopes,
     last_starts,
+    latest_end,
     node_order,
     promise_end_reason,
     published_record,
@@ -40,7 +41,7 @@ from schedd.engine import (
     variants_in_what_if,
     walltimes_in_what_if,
 )
-from schedd.model import Answer, Never, Request, StartKnown, WaitingFor
+from schedd.model import FOREVER, Answer, Never, Request, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.criteria import parse_criteria
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns
@@ -322,10 +323,13 @@ class PlanFork:
             if first is None:
                 return variants[0]
             ready = max(moment, facts.not_before or 0)
+            end_by = latest_end(self.published, facts) if walltimes is not None else FOREVER
             with limit_searches(plan):
                 slot = plan.add_job(first.request, first.duration, ready, first.pools)
                 try:
-                    best, walltime = best_form(plan, slot, read_forms, walltimes, moment, ready)
+                    best, walltime = best_form(
+                        plan, slot, read_forms, walltimes, moment, ready, end_by=end_by
+                    )
                 finally:
                     plan.drop_job(slot, moment)
         return _with_walltime(variants[max(best, 0)], walltime)

@@ -15,14 +15,17 @@ from tests.engine.cluster import Cluster, T
 from tests.property_examples import examples
 
 
-def submit(cluster: Cluster, job: str, family: str, least: int, most: int, **more: Any) -> None:
-    """A job of four cores that accepts a walltime between these."""
+def submit(
+    cluster: Cluster, job: str, family: str, least: int, most: int, deadline: int | None = None, **more: Any
+) -> None:
+    """A job of four cores that accepts a walltime between these, and may have a deadline."""
+    due = {"deadline": str(T + deadline)} if deadline is not None else {}
     if family == "openpbs":
         lengths = {"min_walltime": str(least), "max_walltime": str(most)}
-        resources = {"select": "1:ncpus=4", "place": "free", "nodes": "", **lengths}
+        resources = {"select": "1:ncpus=4", "place": "free", "nodes": "", **lengths, **due}
         cluster.submit(job, walltime=None, runtime=most, resources=resources, family="openpbs", **more)
     else:
-        cluster.submit(job, walltime=most, resources={"minwclimit": str(least)}, **more)
+        cluster.submit(job, walltime=most, resources={"minwclimit": str(least), **due}, **more)
 
 
 def find_run(cluster: Cluster, job: str) -> Run:
@@ -47,6 +50,34 @@ def test_a_shorter_walltime_lets_a_job_start_before_a_reservation(family: str) -
     cluster.at(100)
     assert find_run(cluster, "1").walltime == 900, "all of the gap is used"
     assert cluster.view("1").planned_end == T + 1000
+
+
+@pytest.mark.parametrize("family", ["torque", "openpbs"])
+def test_a_walltime_of_a_range_is_chosen_to_end_by_the_deadline(family: str) -> None:
+    """The margin is a minute. Without such an end the deadline is refused, and the walltime the longest."""
+    cluster = Cluster()
+    cluster.submit("before", walltime=100)
+    submit(cluster, "1", family, 200, 2000, deadline=1100)
+    assert (cluster.start("1"), cluster.record("1").understood.walltime) == (100, 940)
+    assert cluster.view("1").deadline_state == "accepted"
+    assert "between 00:03:20 and 00:33:20, to end by its deadline" in remarks(cluster, "1")
+    cluster.at(100)
+    assert find_run(cluster, "1").walltime == 940, "it is not lengthened beyond its deadline at its start"
+    submit(cluster, "2", family, 200, 2000, deadline=1200)
+    assert cluster.record("2").understood.walltime == 2000
+    assert cluster.view("2").deadline_state == "wished"
+    assert cluster.view("2").earliest_deadline == T + 1040 + 200 + 60, "with its shortest walltime"
+
+
+def test_a_planned_job_that_gets_a_deadline_is_shortened_to_meet_it() -> None:
+    cluster = Cluster()
+    cluster.submit("before", walltime=100)
+    submit(cluster, "1", "openpbs", 200, 2000)
+    assert cluster.record("1").understood.walltime == 2000
+    cluster.alter_request("1", deadline=str(T + 1100))
+    cluster.at(70)
+    assert (cluster.start("1"), cluster.record("1").understood.walltime) == (100, 940)
+    assert cluster.view("1").deadline_state == "accepted"
 
 
 def test_a_start_with_the_walltime_that_the_server_shows_already_is_no_difference() -> None:
@@ -192,6 +223,10 @@ def test_a_what_if_chooses_like_the_plan() -> None:
 
     assert what_if_start(nodes="1:ppn=4", minwclimit="200", walltime="2000") == (0, 987)
     assert what_if_start(trl="4@2000:2@990") == (0, 990)
+    assert what_if_start(nodes="1:ppn=4", minwclimit="200", walltime="2000", deadline=str(T + 500)) == (
+        0,
+        440,
+    )
     assert what_if_start(trl="4@400:2@990") == (0, 400)
     cluster.submit("1", walltime=2000, resources={"minwclimit": "200"})
     assert (cluster.start("1"), cluster.record("1").understood.walltime) == (0, 1000)  # as it starts at once
