@@ -235,7 +235,9 @@ def _promise_change(row: Any) -> TimelineEntry:
 
 def _outcome(row: Any) -> str:
     code = f" (code {row.code})" if row.code is not None else ""
-    return f"{_ORDERS[row.type]} ordered: {row.outcome or 'no answer known'}{code}"
+    why = json.loads(row.body).get("why", "") if row.type == "run" else ""
+    reason = f"; planned for then: {why}" if why else ""
+    return f"{_ORDERS[row.type]} ordered: {row.outcome or 'no answer known'}{code}{reason}"
 
 
 def _describe_event(event: Event) -> str:

@@ -17,7 +17,8 @@ class Run:
     """Start a job exactly on these shares.
 
     Valid until ``expires`` (seconds since the epoch) and for the job's ``version`` as last reported.
-    ``walltime`` (s) is set at the server first, for a job whose walltime the scheduler chooses.
+    ``walltime`` (s) is set at the server first, for a job whose walltime the scheduler chooses. ``why`` is
+    the reason of the last move of its planned start.
     """
 
     id: str
@@ -28,6 +29,7 @@ class Run:
     version: str
     expires: int
     walltime: int | None = None
+    why: str = ""
     term: int = 0
     type: Literal["run"] = "run"
 

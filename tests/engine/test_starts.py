@@ -761,3 +761,12 @@ def test_jobs_behind_a_refused_start_whose_placement_has_ended_are_delayed_as_th
         assert now is not None
         assert now <= start + 95
         assert not cluster.at_risk(job)
+
+
+def test_a_run_decision_says_why_the_job_was_planned_for_then() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=1000, runtime=500)
+    cluster.submit("2")
+    cluster.at(510)
+    why = {one.job_id: one.why for one in cluster.decisions if isinstance(one, Run)}
+    assert why == {"1": "it arrived", "2": "job 1 ended"}

@@ -290,6 +290,13 @@ def test_job_timeline_is_in_order(store: Store) -> None:
     ]
 
 
+def test_an_ended_job_keeps_why_it_was_planned_for_its_start(store: Store) -> None:
+    batch = append_events(store, queued(1))
+    store.record_decisions(1, batch, [replace(run(2, "1.srv", 1990), why="job 7 ended")])
+    texts = [moment.text for moment in store.job_timeline(1, "1.srv") if moment.kind == "decision"]
+    assert texts == ["start ordered: no answer known; planned for then: job 7 ended"]
+
+
 def test_within_a_second_a_decision_precedes_its_answer_and_starts_follow_the_request(
     store: Store,
 ) -> None:

@@ -80,6 +80,13 @@ def record_move(
         _judge(state, changes, slot, promised, old, new)
 
 
+def last_move_words(state: EngineState, slot: int) -> str:
+    """Return why a job's planned start moved last; empty: the log does not know it any more."""
+    number = int(state.last_move[slot])
+    place = number - state.changes[0].number if number >= 0 and state.changes else -1
+    return state.changes[place].words if place >= 0 else ""
+
+
 def _add_change_set(
     state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints
 ) -> ChangeSet:

@@ -35,7 +35,7 @@ from schedd.engine.place.placement import (
     replan,
     replan_displaced,
 )
-from schedd.engine.rank.promises import halt_cause, record_move, record_moves
+from schedd.engine.rank.promises import halt_cause, last_move_words, record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.queueing import start_by_policy
 from schedd.engine.run.reevaluation import reevaluate
@@ -173,6 +173,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: Displaced
         version=record.facts.version,
         expires=expires,
         walltime=walltime_at_start(state, record),
+        why=last_move_words(state, slot),
     )
     state.decisions.append(decision)
     state.dispatched[record.id] = None
