@@ -83,7 +83,7 @@ def test_continued_lines_are_joined() -> None:
         ),
         ("USERCFG[ann] QDEF=high", "USERCFG[ann] QDEF", "translated: the default QOS"),
         ("USERCFG[ann] QLIST=high,low", "USERCFG[ann] QLIST", "translated: may use high, low: qos.levels"),
-        ("USERCFG[ann] MAXIJOB=4,8", "USERCFG[ann] MAXIJOB", "different: the hard limit, 8, of waiting"),
+        ("USERCFG[ann] MAXIJOB=4,8", "USERCFG[ann] MAXIJOB", "translated: the hard limit, 8, of waiting"),
         ("USERCFG[ann] MAXIPS=9", "USERCFG[ann] MAXIPS", "blocker: there is no such limit"),
         ("QOSCFG[high] PRIORITY=9", "QOSCFG[high]", "no matter: no QDEF and no QLIST names it"),
         ("QOSPRIORITY[0] 9", "QOSPRIORITY[0]", "blocker: a QOS in this old form"),

@@ -52,6 +52,26 @@ def test_a_limit_of_each_user_within_one_group_is_no_limit_of_a_user_of_that_nam
     assert "there is no limit of each" in found.message
 
 
+def test_a_limit_of_a_queue_may_be_of_one_user() -> None:
+    done = import_maui(
+        "CLASSCFG[fast] MAXPROC[USER:Steve]=3 MAXPROC[user]=8\nQOSCFG[q] MAXIPROC[group:a]=9,99\n"
+    )
+    assert done.site["limits"] == [
+        {"amount": 3, "what": "cpus", "who": "user", "queue": "fast", "name": "Steve"},
+        {"amount": 8, "what": "cpus", "who": "user", "queue": "fast"},
+    ]
+    done = import_maui("SYSCFG QLIST=q\nQOSCFG[q] MAXIPROC[group:a]=9,99\n")
+    assert done.site["limits"] == [
+        {"amount": 99, "what": "cpus", "who": "group", "qos": "q", "name": "a", "counts": "eligible"}
+    ]
+    settings_in(done.toml("main"))
+
+
+def test_a_qos_of_which_nothing_is_said_is_a_level() -> None:
+    done = import_maui("SYSCFG QLIST=q,r\nQOSCFG[q] MAXJOB=9\nUSERCFG[ann] QDEF=r\n")
+    assert settings_in(done.toml("main"))["site"]["qos"]["levels"] == {"q": {}, "r": {}}
+
+
 def test_old_endings_of_limits_say_of_whom_they_are() -> None:
     assert import_maui("CLASSCFG[q] MAXJOBPERGROUP=3 MAXPROCPERACCOUNT=9 MAXIJOBPERUSER=2").site[
         "limits"

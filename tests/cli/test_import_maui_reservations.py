@@ -62,9 +62,10 @@ def test_a_reservation_is_translated_without_its_trigger() -> None:
     ("attributes", "parts"),
     [
         ("TASKCOUNT=4 RESOURCES=PROCS:2", {"cores": 8, "total": True}),
-        ("TPN=2 RESOURCES=PROCS:2;MEM:512", {"cores": 4, "mem": 1 << 20}),
-        ("RESOURCES=PROCS:2;GPUS:1", {"cores": 2, "gpus": 1, "total": True}),
-        ("TPN=3 RESOURCES=PROCS:2", {"cores": 6}),
+        ("TASKCOUNT=2 RESOURCES=PROCS:2,MEM:512", {"cores": 4, "mem": 1 << 20, "total": True}),
+        ("TASKCOUNT=1 RESOURCES=PROCS:2;GPUS:1", {"cores": 2, "gpus": 1, "total": True}),
+        ("RESOURCES=PROCS:2;MEM:512", {}),  # as many tasks as the nodes can hold
+        ("TPN=3 RESOURCES=PROCS:2", {}),
         ("RESOURCES=PROCS:-1", {}),
     ],
 )
@@ -127,7 +128,7 @@ def test_a_reservation_without_access_is_reported() -> None:
     ("attributes", "why"),
     [
         ("HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00 TIMELOGIC=AND", "one match is enough"),
-        ("HOSTLIST=n1 TASKCOUNT=2 RESOURCES=PROCS:1 TPN=1", "counted for each node, or in total"),
+        ("HOSTLIST=n1 TASKCOUNT=2 RESOURCES=PROCS:1 TPN=1", "TASKCOUNT with TPN"),
         ("HOSTLIST=n1 TPN=4", "tasks of whole nodes are not counted"),
         ("HOSTLIST=n1 TASKCOUNT=4 RESOURCES=PROCS:2;DISK:512", "DISK:512: only cores, gpus and memory"),
         ("HOSTLIST=n1 TASKCOUNT=4 RESOURCES=PROCS:0", "without a number of PROCS"),
@@ -136,8 +137,12 @@ def test_a_reservation_without_access_is_reported() -> None:
         ("HOSTLIST=n1 QOSLIST=high", "access by quality of service"),
         ("HOSTLIST=n1 USERLIST=ann,!bob", "access lists name only permitted users"),
         ("HOSTLIST=n1 USERLIST=ann& CLASSLIST=x", "access lists name only permitted users"),
+        ("HOSTLIST=n1 USERLIST=ann* CLASSLIST=x", "access lists name only permitted users"),
+        ("HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00*", "one match is enough, and none is required"),
         ("HOSTLIST=n1 SHOESIZE=9", "not known to this import"),
-        ("TASKCOUNT=4 RESOURCES=PROCS:2", "it names no HOSTLIST"),
+        ("TASKCOUNT=4", "tasks of whole nodes are not counted"),
+        ("HOSTLIST=n1 NODEFEATURES=gpu", "HOSTLIST with NODEFEATURES"),
+        ("HOSTLIST=n1 FLAGS=SPACEFLEX,BYNAME", "FLAGS=BYNAME: there are no such flags"),
         ("PERIOD=DAY", "it names no HOSTLIST"),
         ("HOSTLIST=n0[1-4]", "is a pattern"),
         ("HOSTLIST=n1 DAYS=NOW", "DAYS=NOW"),
@@ -152,3 +157,31 @@ def test_an_inexpressible_reservation_is_a_blocker(attributes: str, why: str) ->
     said = finding_text(done, "SRCFG[x]")
     assert said.startswith("blocker: not taken over")
     assert why in said
+
+
+@pytest.mark.parametrize(
+    ("attributes", "nodes"),
+    [
+        ("TASKCOUNT=4 RESOURCES=PROCS:2", {"everywhere": True, "cores": 8, "total": True}),
+        ("NODEFEATURES=gpu,fast", {"features": ["gpu", "fast"]}),
+        ("HOSTLIST=ALL FEATURES=gpu", {"features": ["gpu"]}),
+        ("HOSTLIST=n1 OWNER=USER:ann FLAGS=SPACEFLEX", {"nodes": ["n1"]}),
+    ],
+)
+def test_nodes_of_a_reservation_are_named_have_features_or_are_any(
+    attributes: str, nodes: dict[str, object]
+) -> None:
+    done = import_maui(f"SRCFG[x] {attributes} CLASSLIST=debug PERIOD=DAY\n", moab=True)
+    table = done.site["reservations"]["x"]
+    assert {
+        name: value for name, value in table.items() if name not in ("first", "last", "rule", "queues")
+    } == nodes
+    settings_in(done.toml("main"))
+    (found,) = [one for one in done.findings if one.setting == "SRCFG[x]"]
+    assert ("OWNER is not charged" in found.message) == ("OWNER" in attributes)
+
+
+def test_lists_of_a_reservation_may_have_bars() -> None:
+    table = import_maui("SRCFG[x] HOSTLIST=n1|n2 USERLIST=ann|bob- DAYS=MON|TUE\n").site["reservations"]["x"]
+    assert (table["nodes"], table["users"]) == (["n1", "n2"], ["ann", "bob"])
+    assert table["rule"] == "FREQ=WEEKLY;BYDAY=MO,TU"

@@ -31,9 +31,12 @@ class MauiEntry:
         return self.value.replace(",", " ").split()
 
     def attributes(self) -> Iterator[tuple[str, str, str]]:
-        """Name, index and value of each ``ATTR[INDEX]=VALUE``; the value may be empty."""
+        """Name, index and value of each ``ATTR[INDEX]=VALUE``; the value may be empty. Of an index such as
+        ``USER:ann`` the name stays as it is written.
+        """
         for found in _ATTRIBUTE.finditer(self.value):
-            yield found[1].upper(), (found[2] or "").upper(), found[3].strip("\"'")
+            kind, colon, name = (found[2] or "").partition(":")
+            yield found[1].upper(), f"{kind.upper()}{colon}{name}", found[3].strip("\"'")
 
     @property
     def rest(self) -> str:

@@ -99,7 +99,7 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
         done.note(Verdict.BLOCKER if entry.rest else Verdict.NO_MATTER, entry.line, entry.setting, message)
     for name, index, value in entry.attributes():
         setting = f"{entry.setting} {name}{f'[{index}]' if index else ''}"
-        each = _EACH.get(index)
+        each = _EACH.get(index.partition(":")[0])
         ending = next((one for one in _PER if name.endswith(one)), "") if not index else ""
         if ending and name.removesuffix(ending) in _AMOUNTS | _ELIGIBLE:
             name, each = name.removesuffix(ending), _PER[ending]
@@ -126,8 +126,15 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
             done.note(Verdict.BLOCKER, entry.line, setting, message)
         else:
             what = _AMOUNTS.get(name) or _ELIGIBLE[name]
-            counted = {**where, "counts": "eligible"} if name in _ELIGIBLE else where
+            counted = {**where, **_named(index)}
+            counted |= {"counts": "eligible"} if name in _ELIGIBLE else {}
             _translate_limit(entry, setting, value, what, each or who, counted, done)
+
+
+def _named(index: str) -> dict[str, str]:
+    """Return for whom a limit with the index ``USER:ann`` is; empty: for each one."""
+    name = index.partition(":")[2]
+    return {"name": name} if name else {}
 
 
 def translate_charge(value: str, line: int, setting: str, table: dict[str, Any], done: ImportResult) -> None:
@@ -150,15 +157,14 @@ def translate_partition_limit(
     """Translate a limit on the jobs of a partition. Return whether it is one."""
     if name not in _AMOUNTS and name not in _ELIGIBLE:
         return False
-    if index and index not in _EACH:
+    each = _EACH.get(index.partition(":")[0], "all")
+    if index and each == "all":
         done.note(Verdict.BLOCKER, entry.line, setting, f"limits by {index} are not supported")
         return True
-    where = {"partition": entry.index}
+    where = {"partition": entry.index, **_named(index)}
     if name in _ELIGIBLE:
         where["counts"] = "eligible"
-    _translate_limit(
-        entry, setting, value, _AMOUNTS.get(name) or _ELIGIBLE[name], _EACH.get(index, "all"), where, done
-    )
+    _translate_limit(entry, setting, value, _AMOUNTS.get(name) or _ELIGIBLE[name], each, where, done)
     return True
 
 
@@ -187,8 +193,8 @@ def _translate_limit(
     done.limit(amount=amount, what=what, who=who, **where, **more)
     as_asked = f"; {_AS_ASKED}" if what in ("cpu_seconds", "walltime") else ""
     if "counts" in where and hard and soft != hard:
-        message = f"the hard limit, {hard}, of waiting jobs is set; there is no soft one of these"
-        done.note(Verdict.DIFFERS, entry.line, setting, message)
+        message = f"the hard limit, {hard}, of waiting jobs is set; Maui ignores the soft one"
+        done.note(Verdict.TRANSLATED, entry.line, setting, message)
     elif "counts" in where:
         done.note(Verdict.TRANSLATED, entry.line, setting, f"a limit of {amount} {what} of waiting jobs")
     elif as_asked:

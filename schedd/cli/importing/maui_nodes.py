@@ -120,7 +120,7 @@ _OWN_PRIORITY: Final = "PRIORITY"
 _FREE_TERMS: Mapping[str, tuple[str, str]] = {
     "APROCS": ("spread", "pack"),
     "AMEM": ("", "least_memory"),
-    "JOBCOUNT": ("", "spread"),
+    "JOBCOUNT": ("pack", "spread"),
 }
 """Terms that change with the jobs: the arrangement for a PRIORITYF of one of them, and of its negative."""
 

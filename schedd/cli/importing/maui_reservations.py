@@ -17,16 +17,18 @@ _TASKS = ("TASKCOUNT", "RESOURCES", "TPN")
 _UNITS = {"PROCS": ("cores", 1), "GPUS": ("gpus", 1), "GPU": ("gpus", 1), "MEM": ("mem", 1024)}
 """Settings of task resources, with their factors: MEM is in MB."""
 """Resources of a task that can be reserved."""
-_TAKEN = frozenset({*_SHORT, *_TASKS, "TIMELOGIC", "TRIGGER"})
+_FEATURES = ("NODEFEATURES", "FEATURES")  # features that all of its nodes have
+_SEPARATORS = re.compile(r"[,:|\s]+")
+_FLAGS = frozenset({"IGNSTATE", "SPACEFLEX"})
+"""Flags that say which nodes it takes while some are down or in use."""
+_TAKEN = frozenset({*_SHORT, *_TASKS, *_FEATURES, "TIMELOGIC", "TRIGGER", "FLAGS", "OWNER"})
 _MISSING = {  # unsupported: the corresponding attributes
     "numbers of tasks that change by themselves": ("MAXTASKS", "MINTASKS"),
     "access by the size of jobs": ("PROCLIMIT",),
     "access by quality of service": ("QOSLIST",),
-    "access by job requests": ("JOBATTRLIST", "NODEFEATURES", "FEATURES"),
+    "access by job requests": ("JOBATTRLIST",),
     "partitions": ("PARTITION",),
-    "flags of reservations": ("FLAGS",),
     "reservations given back when idle": ("IDLETIME",),
-    "owners of reservations": ("OWNER",),
 }
 _NEEDED_BY = {name: what for what, names in _MISSING.items() for name in names}
 
@@ -80,8 +82,14 @@ def _reservation_finding(
         differs.append(
             "jobs up to that walltime have access (shorter), not jobs that overlap it for that long"
         )
+    if "RESOURCES" in said and "total" not in table:
+        differs.append("as many tasks as its nodes can hold are whole nodes")
     if "total" in table:
         differs.append("its cores are kept on the first of these nodes that are up, not on any of them")
+    if said.get("OWNER"):
+        differs.append("OWNER is not charged with unused time and may not change it: operators and admins do")
+    if said.get("FLAGS"):
+        differs.append(f"{said['FLAGS']} has no effect: its nodes stay the same while some are down")
     if said.get("TRIGGER"):
         differs.append(
             "no program is run for it (TRIGGER): see webhooks and alerts in docs/administrators/operate.md"
@@ -103,6 +111,9 @@ def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
     if missing:
         kinds = " and ".join(dict.fromkeys(_NEEDED_BY[name] for name in missing))
         raise ValueError(f"{', '.join(missing)}: there are no {kinds}")
+    required = sorted(name for name in _SHORT if said.get(name, "").endswith("*"))
+    if required:
+        raise ValueError(f"{required[0]}={said[required[0]]}: one match is enough, and none is required")
     shorter = [duration(said[name]) for name in _SHORT if said.get(name)]
     lists = [name for name in _ACCESS if said.get(name)]
     if shorter and lists and said.get("TIMELOGIC", "").upper() == "AND":
@@ -112,20 +123,37 @@ def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
     strange = sorted(said.keys() - _ACCESS.keys() - _TIMES - _NO_MATTER - _NEEDED_BY.keys() - _TAKEN)
     if strange:
         raise ValueError(f"{', '.join(strange)}: not known to this import")
-    hosts = [host for host in re.split(r"[,:\s]+", said.get("HOSTLIST", "")) if host]
-    if not hosts:
-        raise ValueError("it names no HOSTLIST: there are no reservations of just any nodes")
-    everywhere = [host.upper() for host in hosts] == ["ALL"]
-    odd = [host for host in hosts if not everywhere and not _HOST.fullmatch(host)]
-    if odd:
-        raise _InexpressibleError("HOSTLIST is a pattern: name the nodes, or a property of theirs", odd[0])
+    flags = {flag for flag in _SEPARATORS.split(said.get("FLAGS", "").upper()) if flag} - _FLAGS
+    if flags:
+        raise ValueError(f"FLAGS={','.join(sorted(flags))}: there are no such flags of reservations")
     return {
         **_window(said, today),
-        **({"everywhere": True} if everywhere else {"nodes": hosts}),
+        **_nodes(said),
         **{key: _names(name, said[name]) for name, key in _ACCESS.items() if said.get(name)},
         **({"shorter": min(shorter)} if shorter else {}),
         **_parts(said),
     }
+
+
+def _nodes(said: dict[str, str]) -> dict[str, object]:
+    """Its nodes, by name or by features; all nodes where tasks of a number of cores are on any. Raises
+    ValueError.
+    """
+    hosts = [host for host in _SEPARATORS.split(said.get("HOSTLIST", "")) if host]
+    everywhere = [host.upper() for host in hosts] == ["ALL"]
+    features = [one for name in _FEATURES for one in re.split(r"[,:|\s\[\]]+", said.get(name, "")) if one]
+    if features and hosts and not everywhere:
+        raise ValueError("HOSTLIST with NODEFEATURES: nodes are named, or have all of some features")
+    if features:
+        return {"features": list(dict.fromkeys(features))}
+    if everywhere or (not hosts and "total" in _parts(said)):
+        return {"everywhere": True}
+    if not hosts:
+        raise ValueError("it names no HOSTLIST: there are no reservations of just any nodes")
+    odd = [host for host in hosts if not _HOST.fullmatch(host)]
+    if odd:
+        raise _InexpressibleError("HOSTLIST is a pattern: name the nodes, or a property of theirs", odd[0])
+    return {"nodes": hosts}
 
 
 def _parts(said: dict[str, str]) -> dict[str, object]:
@@ -151,10 +179,10 @@ def _parts(said: dict[str, str]) -> dict[str, object]:
     if any(amount < 1 for amount in task.values()):
         raise ValueError("RESOURCES without a number of PROCS, GPUS or MEM")
     if count and per_node:
-        raise ValueError("TASKCOUNT with TPN: cores are counted for each node, or in total")
-    times = count or per_node or 1
-    total: dict[str, object] = {"total": True} if not per_node else {}
-    return {unit: amount * times for unit, amount in task.items()} | total
+        raise ValueError("TASKCOUNT with TPN: nodes with room for so many tasks are not looked for")
+    if not count:  # as many tasks as the nodes can hold
+        return {}
+    return {**{unit: amount * count for unit, amount in task.items()}, "total": True}
 
 
 def _number(name: str, text: str | None) -> int:
@@ -169,8 +197,8 @@ def _number(name: str, text: str | None) -> int:
 def _names(attribute: str, text: str) -> list[str]:
     """The users with access, without marks of preference. Raises ValueError for exclusions."""
     names = []
-    for part in re.split(r"[,:]", text):
-        if part.startswith(("!", "~", "^")) or part[-1:] == "&":
+    for part in _SEPARATORS.split(text):
+        if part.startswith(("!", "~", "^")) or part[-1:] in ("&", "*"):
             raise _InexpressibleError(
                 "access lists name only permitted users, and one match is enough", f"{attribute}={part}"
             )
@@ -212,7 +240,7 @@ def _times(said: dict[str, str], period: str) -> tuple[int, int]:
 def _days(text: str) -> list[str]:
     if text.upper() in ("ALL", "[ALL]"):
         return []
-    names = [name for name in re.split(r"[,\s\[\]]+", text.upper()) if name]
+    names = [name for name in re.split(r"[,:|\s\[\]]+", text.upper()) if name]
     unknown = [name for name in names if name[:3] not in _DAYS]
     if unknown:
         raise ValueError(f"DAYS={text} is not understood")

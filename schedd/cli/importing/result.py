@@ -151,6 +151,7 @@ class ImportResult:
 
 _EXAMPLES = 3
 _RANGES = 4  # ranges of lines of one finding that are listed; of more only the last line
+_NAMED_AT = 5  # parts of the path of an entry with a name: clusters.main.site.TABLE.NAME
 _INLINE = frozenset({"queues", "shares", "speeds"})
 
 _HEADS = {
@@ -198,7 +199,12 @@ def duration(text: str) -> int:
 
 
 def to_toml(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of TOML for a table below ``path``: its values, then its tables. Empty ones are left out."""
+    """Lines of TOML for a table below ``path``: its values, then its tables. Empty ones are left out, but not
+    entries with a name, such as a QOS without a priority.
+    """
+    if not table and len(path) >= _NAMED_AT:
+        yield ""
+        yield f"[{_name(path)}]"
     tables = {key: value for key, value in table.items() if _is_table(key, value)}
     plain = {key: value for key, value in table.items() if key not in tables}
     if plain:
