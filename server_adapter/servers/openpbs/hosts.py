@@ -46,12 +46,14 @@ _SELECT: Final = "schedselect"
 _SIZED: Final = ("ncpus", "mem", "ngpus")
 _GPUS: Final = "ngpus"
 _CPUS: Final = "ncpus"
-_MOST_KINDS: Final = 6  # distinct values of cores, and of gpus, that are counted
+MAX_KINDS: Final = 6  # distinct values of cores, and of gpus, that are counted
 _AMOUNT_NAMES: Final[Mapping[str, Callable[[str, str], str]]] = {
     _CPUS: cpu_amount_name,
     _GPUS: gpu_amount_name,
 }
 _DEFAULT_COUNTS: Final = {_CPUS: "1"}  # of a chunk that does not name the resource
+_NAMED_VNODE: Final = "vnode="
+_VNODE_NAME: Final = re.compile(r"(?:^|[:+])vnode=([^:+]+)")
 _VNODE: Final = re.compile(r":vnode=[^:]*")
 _NO_CHUNKS: Final[list[tuple[int, dict[str, str]]]] = []
 _WHERE: Final = frozenset(_PLACES)
@@ -75,7 +77,9 @@ class Hosts:
     types: ResourceTypes = NO_TYPES  # types of the server's resources
     kinds: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
     """For `ncpus` and `ngpus` the resources and values that only some cores or gpus of a host have, such as
-    `gpu_type` and `1g.5gb`."""
+    `gpu_type` and `1g.5gb`, and for `ncpus` the vnodes that jobs request by name."""
+    kinds_of: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    """The resources and values of each vnode that are in `kinds`."""
     _known: dict[tuple[str, str, str], dict[str, str]] = field(default_factory=dict, compare=False)
     """The changes of `_on_vnodes` by its arguments: many jobs have equal requests."""
 
@@ -105,22 +109,26 @@ class Hosts:
         """Return the select with the amounts of cores and gpus of the kinds that a chunk requests.
 
         The plan sees a host with several vnodes as one node. Without these amounts, each core and gpu of the
-        host would count as one with every value of its vnodes.
+        host would count as one with every value of its vnodes. A chunk that names its vnode takes cores of
+        every kind that this vnode has.
         """
         text = values.get(select_name, "")
-        if not any(name in text for kinds in self.kinds.values() for name, _ in kinds):
+        named = _NAMED_VNODE in text
+        if not named and not any(name in text for kinds in self.kinds.values() for name, _ in kinds):
             return {}
         text = self.types.spelled_select(text)
         asked = parse_or(lambda chunks: list(select(chunks)), text, default=_NO_CHUNKS)
         chunks = split_chunks(text)
         for at, (_, wanted) in enumerate(asked):
+            certain = self.kinds_of.get(wanted.get("vnode", ""), frozenset())
             for resource, kinds in self.kinds.items():
                 count = wanted.get(resource, _DEFAULT_COUNTS.get(resource, "0"))
                 chunks[at] += "".join(
                     [
                         f":{_AMOUNT_NAMES[resource](name, value)}={count}"
                         for name, value in sorted(kinds)
-                        if count != "0" and name in wanted and _is_value(wanted[name], value)
+                        if count != "0"
+                        and ((name, value) in certain or (name in wanted and _is_value(wanted[name], value)))
                     ]
                 )
         return {select_name: "+".join(chunks)} if asked else {}
@@ -254,7 +262,7 @@ class Hosts:
                 if usable and one not in usable:
                     held = parse_amount(resource, one.values.get(ASSIGNED + resource, "0"), self.types) or 0
                 for name, value in kinds:
-                    if (there or held) and value in _texts(one.values.get(AVAILABLE + name, "")):
+                    if (there or held) and (name, value) in self.kinds_of.get(one.name, ()):
                         for prefix, count in ((AVAILABLE, held), (UNUSABLE, max(0, there - held))):
                             amount = prefix + _AMOUNT_NAMES[resource](name, value)
                             counts[amount] = counts.get(amount, 0) + count
@@ -279,8 +287,17 @@ class SizedVnode:
 NO_HOSTS: Final = Hosts()  # every vnode is a node of the plan
 
 
-def group_by_host(vnodes: Sequence[DescribedObject], types: ResourceTypes = NO_TYPES) -> Hosts:
-    """Return the hosts with several of these vnodes."""
+def requested_vnodes(selects: Iterable[str]) -> set[str]:
+    """Return the vnodes that these requests name."""
+    return {name for text in selects if _NAMED_VNODE in text for name in _VNODE_NAME.findall(text)}
+
+
+def group_by_host(
+    vnodes: Sequence[DescribedObject], types: ResourceTypes = NO_TYPES, named: Collection[str] = ()
+) -> Hosts:
+    """Return the hosts with several of these vnodes. Jobs request the vnodes ``named`` by name: the cores of
+    each are counted, of at most `MAX_KINDS` kinds altogether.
+    """
     groups: dict[str, list[DescribedObject]] = {}
     names = set()
     for vnode in vnodes:
@@ -316,8 +333,21 @@ def group_by_host(vnodes: Sequence[DescribedObject], types: ResourceTypes = NO_T
         resource: _countable({kind for here in merged for kind in _partial_kinds(here, resource, types)})
         for resource in _AMOUNT_NAMES
     }
+    by_name = sorted(name for name in named if name in node_of)[: MAX_KINDS - len(counted[_CPUS])]
+    counted[_CPUS] |= {("vnode", name) for name in by_name}
     kinds = {resource: these for resource, these in counted.items() if these}
-    return Hosts(members, frozenset(apart), node_of, tuple(sized), types, kinds)
+    all_kinds = frozenset().union(*kinds.values())
+    kinds_of = {
+        vnode.name: frozenset(
+            {(name, value) for name, value in all_kinds if value in _kind_values(vnode, name)}
+        )
+        for vnode in (vnodes if all_kinds else ())
+    }
+    return Hosts(members, frozenset(apart), node_of, tuple(sized), types, kinds, kinds_of)
+
+
+def _kind_values(vnode: DescribedObject, name: str) -> set[str]:
+    return {vnode.name} if name == "vnode" else _texts(vnode.values.get(AVAILABLE + name, ""))
 
 
 def _partial_kinds(
@@ -346,7 +376,7 @@ def _partial_kinds(
 
 
 def _countable(kinds: set[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """Return the kinds of the resources with the fewest values, at most `_MOST_KINDS`: the plan counts few
+    """Return the kinds of the resources with the fewest values, at most `MAX_KINDS`: the plan counts few
     kinds of resources, and a resource with a value for each vnode is no kind.
     """
     values: dict[str, list[tuple[str, str]]] = {}
@@ -354,7 +384,7 @@ def _countable(kinds: set[tuple[str, str]]) -> frozenset[tuple[str, str]]:
         values.setdefault(kind[0], []).append(kind)
     found: list[tuple[str, str]] = []
     for of_resource in sorted(values.values(), key=len):
-        if len(found) + len(of_resource) <= _MOST_KINDS:
+        if len(found) + len(of_resource) <= MAX_KINDS:
             found += of_resource
     return frozenset(found)
 

@@ -37,7 +37,7 @@ from server_adapter.servers.openpbs.facts import (
     unknown_vnode_states,
     vnode_state,
 )
-from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts, group_by_host
+from server_adapter.servers.openpbs.hosts import MAX_KINDS, NO_HOSTS, Hosts, group_by_host, requested_vnodes
 from server_adapter.servers.openpbs.jobs import JobList, ended_since
 from server_adapter.servers.openpbs.reservations import (
     begins,
@@ -139,6 +139,7 @@ class OpenPBSReader:
         self._stuck = StuckVnodes(clock)
         self._unknown_arrays: dict[str, str] = {}
         self._unknown_states = ""
+        self._named_vnodes: frozenset[str] = frozenset()
         self._jobs = JobList(self._describe)
         self._before: ServerState | None = None
         self._objects: _OpenPBSObjects | None = None
@@ -210,6 +211,7 @@ class OpenPBSReader:
         )
         await asyncio.sleep(0)  # here and below: with many jobs each step is long enough for one slice
         vnodes = self._stuck.without(objects.vnodes, listed)
+        self._note_named_vnodes(known)
         hosts = self._hosts(vnodes)
         nodes = hosts.nodes(vnodes)
 
@@ -300,8 +302,16 @@ class OpenPBSReader:
             self._types = types
             self._builder = self._new_builder()
 
+    def _note_named_vnodes(self, jobs: list[DescribedObject]) -> None:
+        """Note which vnodes jobs request by name. Those of former jobs stay while there are few: each other
+        set changes the hosts.
+        """
+        named = requested_vnodes(job.values.get("schedselect", "") for job in jobs)
+        both = self._named_vnodes | named
+        self._named_vnodes = frozenset(both if len(both) <= MAX_KINDS else named)
+
     def _hosts(self, vnodes: list[DescribedObject]) -> Hosts:
-        found = group_by_host(vnodes, self._types)
+        found = group_by_host(vnodes, self._types, self._named_vnodes)
         single = found.apart if self._by_host else found.apart | found.members.keys()
         if single - self._warned:
             why = "they are of several queues" if self._by_host else "server.plan_by is vnode"

@@ -11,7 +11,7 @@ from server_adapter.batch.codes import ObjectType
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import is_exclusive, node_facts, shares, vnode_use
-from server_adapter.servers.openpbs.hosts import NO_HOSTS, group_by_host, is_vscatter
+from server_adapter.servers.openpbs.hosts import NO_HOSTS, group_by_host, is_vscatter, requested_vnodes
 from server_adapter.servers.openpbs.vnode_capacity import (
     VnodesFullError,
     add_idle_vnodes,
@@ -269,6 +269,25 @@ def test_a_resource_with_a_value_for_each_vnode_is_no_type_of_gpus() -> None:
 
 
 # -- cores with a property ---------------------------------------------------------------------------------
+
+
+def test_cores_of_vnodes_that_jobs_name_are_counted_and_such_a_chunk_takes_each_kind_of_its_vnode() -> None:
+    """OpenPBS 23.06 refused `1:ncpus=1:color=blue+2:ncpus=1:vnode=h4_0` again and again: the only blue cores
+    of the host are those of the named vnode, and the plan saw room for three chunks.
+    """
+    vnodes = [vnode("h4_0", "h4", cpus=2), vnode("h4_1", "h4", cpus=2), vnode("n1", "n1", cpus=2)]
+    vnodes[0].values["resources_available.color"] = "blue"
+    vnodes[2].values["resources_available.color"] = "blue"
+    asked = "1:ncpus=1:color=blue+2:ncpus=1:vnode=h4_0"
+    assert requested_vnodes([asked, "1:ncpus=1"]) == {"h4_0"}
+    hosts = group_by_host(vnodes, named=["h4_0", "gone"])
+    facts = {node.name: node_facts(node.name, node.values).resources for node in hosts.nodes(vnodes)}
+    assert facts["h4"] == {"own_vnode": 2, "cpus_of_color_blue": 2, "cpus_of_vnode_h4_0": 2}
+    assert facts["n1"] == {"own_vnode": 1, "cpus_of_color_blue": 2}
+    assert hosts.translate_placement({"schedselect": asked})["schedselect"] == (
+        "1:ncpus=1:color=blue:cpus_of_color_blue=1"
+        "+2:ncpus=1:vnode=h4_0:cpus_of_color_blue=1:cpus_of_vnode_h4_0=1"
+    )
 
 
 def test_cores_of_a_host_are_counted_by_the_properties_that_only_some_vnodes_have() -> None:
