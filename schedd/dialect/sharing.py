@@ -124,14 +124,22 @@ def shared_or_not(
 
 def _hold(chunks: Sequence[Chunk], kinds: Collection[NodeKind], words: Collection[str]) -> bool:
     """Return whether empty nodes of these classes hold the units of each chunk, looked at by itself, and the
-    nodes and cores of all chunks together.
+    nodes, cores and other resources of all chunks together.
     """
     apart = bool({"scatter", "vscatter"} & set(words))
     nodes = sum(kind.nodes for kind in kinds)
     cpus = sum(kind.nodes * kind.capacity[0] for kind in kinds)
+    gpus = sum(kind.nodes * kind.capacity[3] for kind in kinds)
+    needs, has = Counter[str](), Counter[str]()
+    for chunk in chunks:
+        needs.update({name: chunk.count * amount for name, amount in chunk.resources})
+    for kind in kinds:
+        has.update({name: kind.nodes * amount for name, amount in kind.capacity[4] if name in needs})
     return (
         all(sum(kind.count_units(chunk, apart=apart) for kind in kinds) >= chunk.count for chunk in chunks)
         and sum(chunk.count * chunk.cpus for chunk in chunks) <= cpus
+        and sum(chunk.count * chunk.gpus for chunk in chunks) <= gpus
+        and all(amount <= has[name] for name, amount in needs.items())
         and (not apart or sum(chunk.count for chunk in chunks) <= nodes)
     )
 

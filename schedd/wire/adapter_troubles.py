@@ -6,7 +6,7 @@ from typing import Final
 
 ADAPTER_TROUBLES: Final[Mapping[str, str]] = {
     "adapter_work": "a part of the adapter's work fails",
-    "registration": "the adapter is not registered as the server's scheduler; it starts no jobs",
+    "registration": "the adapter is not registered as the server's scheduler, or ended; it starts no jobs",
     "stuck_vnodes": "the server holds vnodes for jobs that do not run; nothing is planned there",
     "unreadable": "the adapter reaches the server but cannot read its state",
     "writing": "plans are not written on jobs, or only in part: the adapter may not",

@@ -206,9 +206,13 @@ class Adapter:
     async def run(self) -> None:
         """Works until cancelled."""
         try:
-            if self.settings.mode == "scheduler":
-                await self.server.become_scheduler(self._requests.request_for_call)
-            await self._first_contact()
+            try:
+                if self.settings.mode == "scheduler":
+                    await self.server.become_scheduler(self._requests.request_for_call)
+                await self._first_contact()
+            except BatchError as error:
+                await self._report_failed_start(error)
+                raise
             self._ready()
             works: dict[str, Callable[[], Awaitable[None]]] = {
                 "reading the server": self._cycles,
@@ -291,6 +295,12 @@ class Adapter:
             await self.server.wait_until_up()
         finally:
             await contact.close()
+
+    async def _report_failed_start(self, error: BatchError) -> None:
+        """Tell the daemon why this adapter ends: it would only see that none comes."""
+        self._client.troubles = lambda: {"registration": f"the adapter ended at its start: {error}"}
+        with contextlib.suppress(DaemonAwayError, DaemonRefusedError, AnotherAdapterError):
+            await self._client.decisions("", 0.0)
 
     async def _keep_contact(self) -> None:
         """Request decisions and leave them: they are fetched again once the server answers."""

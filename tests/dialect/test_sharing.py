@@ -1,5 +1,7 @@
 """Vnodes with a `sharing` attribute, which overrides the job's request for exclusive nodes."""
 
+from dataclasses import replace
+
 import pytest
 
 from schedd.dialect import node_kinds, parse_openpbs
@@ -68,6 +70,21 @@ def test_job_that_needs_both_kinds_is_exclusive_and_has_a_note() -> None:
     request = parse_request("1:ncpus=32+1:ngpus=1", "free", *nodes)
     assert request.exclusive
     assert "only together" in request.notes[0]
+
+
+def test_job_whose_chunks_need_a_resource_of_both_kinds_together_uses_both() -> None:
+    """Each chunk by itself fits on the exclusive node, both together only if the first goes elsewhere."""
+    blue = (("blue", 2),)
+    nodes = (replace(node("a"), resources=blue), replace(node("g", "default_exclhost"), resources=blue))
+
+    def parse(select: str) -> Request:
+        return parse_openpbs({"select": select}, kinds=node_kinds(nodes), generic=["blue"])
+
+    request = parse("1:ncpus=1:blue=1+2:ncpus=1:vnode=g:blue=1")
+    assert (request.exclusive, request.chunks[0].features) == (True, ())
+    assert "only together" in request.notes[0]
+    request = parse("1:ncpus=1:blue=1+1:ncpus=1:vnode=g:blue=1")
+    assert request.chunks[0].features == (frozenset({"sharing=default_exclhost"}),)
 
 
 @pytest.mark.parametrize("place", ["scatter", "free"])

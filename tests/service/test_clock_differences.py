@@ -87,6 +87,7 @@ def test_lasting_troubles_of_the_adapter_open_alerts_and_close_them() -> None:
         loop.record_adapter_report("1.0", None, "", report)
         assert alerts(loop) == report
         assert job_start_state(loop).words == "stopped, the adapter is not registered"
+        assert loop.adapter_contact.silence(most=-1.0).endswith("; another scheduler is")
         loop.record_adapter_report("1.0", None)
         assert alerts(loop) == {}
         assert job_start_state(loop).starts

@@ -144,7 +144,8 @@ class AdapterContact:
             return f"the adapter has not reached the server since {_format_time(since)}"
         if not self.at:
             return "no contact with an adapter since the daemon started"
-        return f"no contact with the adapter since {_format_time(since)}"
+        why = self.troubles.get("registration", "")
+        return f"no contact with the adapter since {_format_time(since)}{f'; {why}' if why else ''}"
 
     def silent_since(self, most: float) -> int | None:
         """Return the last contact of the silent adapter, or with its silent server, by the cluster's clock.

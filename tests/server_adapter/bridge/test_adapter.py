@@ -401,4 +401,6 @@ async def test_a_port_in_use_prevents_the_start_as_scheduler(build: Build) -> No
     port = other.sockets[0].getsockname()[1]
     with pytest.raises(PortTakenError, match="another scheduler"):
         await house.make(**{"listen.port": port}).run()
+    assert "the adapter ended at its start: " in house.daemon.troubles["registration"]
+    assert "another scheduler" in house.daemon.troubles["registration"]
     other.close()
