@@ -381,3 +381,16 @@ def test_recomputed_backlog_equals_incremental_backlog() -> None:
         assert backlog.load == sorted(backlog.load, reverse=True)
         assert backlog.count == sorted(backlog.count, reverse=True)
     assert sum(backlog.count[0] for backlog in again.backlog.values()) == 59
+
+
+@pytest.mark.parametrize(("since", "goes_on"), [(5_000, True), (140, False), (80, True)])
+def test_a_clock_that_was_set_back_ends_the_patience(since: int, goes_on: bool) -> None:
+    """The wait for a submission lasted as long as the clock was set back; some seconds are another host's."""
+    jobs = FederationJobs()
+    jobs.apply(JobSubmitted(job="1", time=since, owner="ann@org", submission=JOB))
+    chosen = ClusterChosen(
+        job="1", attempt=1, time=since, cluster="a", user="ann", start=None, end=None, why="plan"
+    )
+    jobs.apply(chosen)
+    found = decide(jobs, RULES, {"a": ClusterStatus("it does not answer", 90)}, 100, USERS)
+    assert [type(event) for event in found] == ([WithdrawalRequested] if goes_on else [])

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from schedd.client.answers import BookingView
 from schedd.federation.bookings.bookings import BookingAttempt, FederationBooking
+from schedd.federation.elapsed_time import has_waited
 from schedd.federation.events import (
     AlternativeStart,
     AttemptBooked,
@@ -177,7 +178,7 @@ def eligible_clusters(
     ]
     for name in left:
         one = places[name]
-        if one.away and now - one.since < rules.patience:
+        if one.away and not has_waited(one.since, now, rules.patience):
             return None
     return [name for name in left if not places[name].away]
 
@@ -249,7 +250,7 @@ def observe_booking(
         about: dict[str, Any] = {"job": booking.id, "time": now, "attempt": one.number}
         if one.phase == "submitting":
             # Any later, the booking may expire before it is confirmed.
-            if now >= one.since + rules.expiry // 2:
+            if has_waited(one.since, now, rules.expiry // 2):
                 found.append(WithdrawalRequested(**about, why=f"{one.cluster} did not answer in time"))
         elif one.phase in ("booked", "confirmed") and one.cluster in looks:
             found += _observe_placed(booking, one, looks[one.cluster], about)

@@ -13,6 +13,7 @@ from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.coallocation.coallocations import CoAllocation, ComponentJob, PlacementRound
 from schedd.federation.coallocation.common_start import CommonStart
 from schedd.federation.coallocation.divided_components import scale_unit, unit_cores
+from schedd.federation.elapsed_time import has_waited
 from schedd.federation.events import (
     AttemptEnded,
     AttemptHeld,
@@ -281,11 +282,11 @@ def _decide_proposed(
 ) -> list[FederationEvent]:
     """Commit a booked round. Drop a round if its first bookings may expire before it is complete."""
     if all(place.component in one.plans for place in one.places):
-        if now >= one.since + rules.expiry // 2:
+        if has_waited(one.since, now, rules.expiry // 2):
             why = "its bookings may be given up before they are confirmed"
             return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
         return [RoundCommitted(job=group.id, time=now, number=one.number)]
-    if now >= one.since + rules.expiry // 2:
+    if has_waited(one.since, now, rules.expiry // 2):
         why = "not all of it was booked in time"
         return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
     return []
@@ -450,7 +451,7 @@ def _may_still_report(
     """
     if now >= one.start + rules.limit + rules.limit // 2:
         return False
-    return look is None or (bool(look.away) and now < look.since + rules.patience)
+    return look is None or (bool(look.away) and not has_waited(look.since, now, rules.patience))
 
 
 def _missing_component(

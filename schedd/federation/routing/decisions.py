@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from schedd.dialect.deadline import deadline_names
 from schedd.federation.cluster_speed import scale_resources
+from schedd.federation.elapsed_time import has_waited
 from schedd.federation.events import (
     AttemptEnded,
     AttemptHeld,
@@ -225,13 +226,13 @@ def _decide_pending(
     """Decide about an unreleased attempt: release once held, after the previous one is withdrawn."""
     seen = clusters.get(newest.cluster)
     if newest.phase == "submitting":
-        gone = seen is None or (seen.away and now - seen.since >= rules.patience)
-        if gone and now - newest.since >= rules.patience:
+        gone = seen is None or (seen.away and has_waited(seen.since, now, rules.patience))
+        if gone and has_waited(newest.since, now, rules.patience):
             why = seen.away if seen is not None else "it is not known any more"
             return _request_withdrawal(job, newest, now, why)
         return None
     if active is None:
-        if seen is not None and seen.away and now - seen.since >= rules.patience:
+        if seen is not None and seen.away and has_waited(seen.since, now, rules.patience):
             return _request_withdrawal(job, newest, now, seen.away)  # it has not run yet
         return AttemptReleaseRequested(job=job.id, attempt=newest.number, time=now)
     if active.phase == "withdrawing":
@@ -243,7 +244,7 @@ def _decide_pending(
         )
     place = attempt_status(clusters, rules, job, newest)
     if seen is None or place is None or place.planned_start is None or place.planned_end is None:
-        late = now - newest.since >= rules.patience
+        late = has_waited(newest.since, now, rules.patience)
         return _request_withdrawal(job, newest, now, "no place is kept for it there") if late else None
     kept = (place.planned_start, place.planned_end)
     if not _is_better(job, kept, there, rules, clusters, (newest.cluster, active.cluster)):
@@ -303,7 +304,7 @@ def _choose_for_bag_share(
     elif not why and user is None:
         why = f"{job.owner} has no user there"
     elif not why and seen is not None and seen.away:
-        if now - max(job.submitted, seen.since) < rules.patience:
+        if not has_waited(max(job.submitted, seen.since), now, rules.patience):
             return None
         why = f"it does not answer: {seen.away}"
     if why or user is None:
@@ -362,7 +363,8 @@ def _choose(
         seen = clusters[name]
         since = seen.since if seen.away else max(job.submitted, seen.since)
         silent = seen.away or (name in offers and offers[name] is None)
-        if silent and name in users and name not in refused and now - since < rules.patience:
+        asked = name in users and name not in refused
+        if silent and asked and not has_waited(since, now, rules.patience):
             if seen.away:
                 return None  # it may answer soon
             unheard.append(name)

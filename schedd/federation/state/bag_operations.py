@@ -13,6 +13,7 @@ from schedd.federation.bags.bags import (
     unassigned_tasks,
 )
 from schedd.federation.bags.issued_offers import BagOffer, IssuedOffers
+from schedd.federation.elapsed_time import has_waited
 from schedd.federation.events import (
     BagDeadlineAccepted,
     BagSpecification,
@@ -198,7 +199,7 @@ class BagOperations(ItemOperations[Bag]):
                 attempt = job.attempts[number - 1]
                 seen = attempt_statuses(self._clusters, self._rules, job).get(number) if job.bag else None
                 planned = seen is not None and seen.state not in ("", "waiting")
-                young = attempt.phase != "released" or now - attempt.since < _SETTLING_S
+                young = attempt.phase != "released" or not has_waited(attempt.since, now, _SETTLING_S)
                 if job.bag and attempt.live and young and not planned:
                     raise OffersOutdatedError(
                         f"bag {job.bag} was given to {cluster} a moment ago, and is not in its plan yet"

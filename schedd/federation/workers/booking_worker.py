@@ -28,6 +28,7 @@ from schedd.federation.bookings.decisions import (
     pending_calls,
     placement_events,
 )
+from schedd.federation.elapsed_time import has_waited
 from schedd.federation.events import (
     AttemptConfirmed,
     AttemptRefused,
@@ -184,7 +185,7 @@ class BookingWorker(ItemWorker):
     ) -> WindowOffer | None:
         """Return the plan's answer, or None if the cluster must be queried again."""
         federation, now = self._federation, self._now()
-        late = now - booking.since >= federation.booking_operations.rules.patience
+        late = has_waited(booking.since, now, federation.booking_operations.rules.patience)
         if self._in_backoff(cluster) and not late:
             return None
         resources = booking.resources_at(booking.factor_at(place.speed))

@@ -1,0 +1,12 @@
+"""Time since a moment of the log. The clock may have been set back, or another host wrote the moment."""
+
+from typing import Final
+
+_MAX_LEAD_S: Final = 60  # a moment that is further in the future is from before a setback of the clock
+
+
+def has_waited(since: int, now: int, seconds: int) -> bool:
+    """Return whether ``seconds`` have passed since a logged moment. So it is if that is in the future: nobody
+    knows how long ago it was, and a wait must end.
+    """
+    return not -_MAX_LEAD_S <= now - since < seconds
