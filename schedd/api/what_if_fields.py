@@ -1,6 +1,7 @@
 """Fields of the answer to a what-if question."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from schedd.api.result_views import DestinationView
@@ -184,7 +185,9 @@ def _component_fields(
 ) -> Mapping[str, Any]:
     """Values of components for fields of the result."""
     start = outcome.answer.placement.start if isinstance(outcome.answer, StartKnown) else -1
-    return what_if_details(copy.published, facts, copy.understand(facts), start, promise, expected.end)
+    # The walltime on its nodes, or the chosen one, decides, and not that of the request's first form.
+    understood = replace(copy.understand(facts), walltime=outcome.walltime)
+    return what_if_details(copy.published, facts, understood, start, promise, expected.end)
 
 
 def _cost_fields(copy: PlanFork, outcome: WhatIfAnswer, limit: float | None) -> dict[str, Any]:

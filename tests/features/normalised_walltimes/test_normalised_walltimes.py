@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from schedd.api.request_bodies import WhatIfRequest
+from schedd.api.what_if_fields import render_fields
 from schedd.dialect.walltime_scale import SCALE, WalltimeScale
 from schedd.engine import Engine
 from schedd.engine.facts.job_requests import BOOKING
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.normalised_walltimes.state import walltime_state
 from schedd.features.prediction.state import find_predictor, run_time_predictions
-from schedd.model import Never, StartKnown
+from schedd.model import FOREVER, Never, StartKnown
+from schedd.service.questions.expectations import UNKNOWN
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import ExtendRun, JobFacts, PolicyChanged, Run
@@ -204,6 +206,17 @@ def test_a_walltime_that_cannot_be_set_holds_on_nodes_of_the_reference_speed(
 
 
 # ---- questions --------------------------------------------------------------------------------------
+
+
+def test_a_what_if_judges_a_deadline_by_the_walltime_on_its_nodes() -> None:
+    """On the fast node it ends after 200 s, on the slowest after 800 s."""
+    cluster = cluster_of()
+    resources = {"nodes": "1:ppn=4", "walltime": "400", "deadline": str(T + 300)}
+    fork, facts = question(cluster, resources=resources)
+    found = fork.what_if(facts, T)
+    assert found.walltime == 200
+    fields = render_fields(fork, facts, found, FOREVER, UNKNOWN, current=None, start_by=None, now=T)
+    assert (fields["deadline_state"], fields["promised_start"]) == ("accepted", T + 40)
 
 
 def test_a_what_if_tries_nodes_of_each_speed_and_says_both_walltimes() -> None:
