@@ -1,8 +1,13 @@
 """Import of maui.cfg: every line has a finding, and parameters that are unknown or unsupported are named."""
 
+import random
+import re
+import tomllib
+
 import pytest
 
 from schedd.cli.importing.result import Verdict
+from schedd.service.settings.cluster import ClusterSettings
 from tests.cli.import_helpers import (
     EXAMPLES,
     finding_text,
@@ -11,6 +16,7 @@ from tests.cli.import_helpers import (
     setting_lines,
 )
 from tests.cli.scheduler_parameters import MAUI, MAUI_WITH_INDEX
+from tests.property_examples import some
 
 EXAMPLE = (EXAMPLES / "maui.cfg").read_text()
 
@@ -189,3 +195,48 @@ def test_unknown_moab_parameters_are_blockers() -> None:
 
 def test_moab_parameters_in_a_maui_cfg_are_reported() -> None:
     assert finding_text(import_maui("POWERPOLICY ONDEMAND\n"), "POWERPOLICY").startswith("blocker: ")
+
+
+OWNERS = ("USERCFG[{c}]", "GROUPCFG[{c}]", "ACCOUNTCFG[{c}]", "CLASSCFG[{c}]", "QOSCFG[{q}]", "SYSCFG")
+ATTRIBUTES = (
+    *("PRIORITY={n}", "MAXJOB={n}", "MAXJOB={n},{n}", "MAXPROC[USER]={n}"),
+    *("MAXPROC[GROUP:b]={n}", "MAXNODE={n}", "MAXMEM={n}", "MAXPS={n}", "MAXIJOB={n}"),
+    *("MAXIPROC={n},{n}", "QDEF={q}", "QLIST={q},{q}", "QLIST={q}:{q}&", "PLIST={p}"),
+    *("PDEF={p}", "PLIST={p}&", "FSTARGET={n}", "FSTARGET={n}+", "FLAGS=PREEMPTOR"),
+    *("QFLAGS=PREEMPTEE", "QFLAGS=PREEMPTOR:NTR", "CHARGERATE={n}", "FLAGS=IGNALL"),
+    *("MAXJOBPERUSER={n}", "MAXWC=1:00:00", "HOSTLIST=n1,n2", "OMAXJOB={n}"),
+)
+PARAMETERS = (
+    *("FSPOLICY DEDICATEDPS", "FSWEIGHT 1", "FSUSERWEIGHT {n}", "FSGROUPWEIGHT {n}"),
+    *("FSDEPTH {n}", "FSINTERVAL {n}", "FSDECAY {n}", "XFACTORWEIGHT {n}", "XFACTORCAP {n}"),
+    *("QUEUETIMEWEIGHT {n}", "QUEUETIMECAP {n}", "CLASSWEIGHT {n}", "QOSWEIGHT {n}"),
+    *("USERWEIGHT {n}", "PROCWEIGHT {n}", "PROCCAP {n}", "CREDWEIGHT {n}", "USERPRIOWEIGHT {n}"),
+    *("NODEALLOCATIONPOLICY PRIORITY", "NODECFG[n1] PARTITION={p}"),
+    *("NODECFG[n2] PARTITION={p} PRIORITY={n}", "NODECFG[DEFAULT] PRIORITYF=2*PRIORITY"),
+    *("PARCFG[fast] MAXPROC[USER]={n} CHARGERATE={n}", "NODESETPOLICY ONEOF", "NODESETLIST a,b"),
+    *("NODESETDELAY {n}", "NODESETISOPTIONAL FALSE", "PREEMPTPOLICY SUSPEND"),
+    *("JOBPREEMPTMINACTIVETIME {n}", "JOBMAXOVERRUN 1:00:00", "SRCFG[r] HOSTLIST=n1 USERLIST=a"),
+    *("SRCFG[s] TASKCOUNT={n} RESOURCES=PROCS:2", "NODECFG[GLOBAL] GRES=matlab:{n}"),
+    *("FSTREE[t] SHARES={n} MEMBERLIST=user:a@{n},acct:b", "FSTREE[root] MEMBERLIST=t,user:b"),
+)
+VALUES = {
+    "n": ("0", "1", "5", "1000000", "1000000000000", "-1", "2.5"),
+    "c": ("DEFAULT", "a", "long-name", "x.y", "ALL"),
+    "q": ("high", "low", "DEFAULT"),
+    "p": ("fast", "slow", "ALL"),
+}
+
+
+@pytest.mark.parametrize("seed", some(range(20)))
+def test_any_mixture_of_lines_gives_valid_settings(seed: int) -> None:
+    draw = random.Random(seed)
+
+    def fill(text: str) -> str:
+        return re.sub(r"\{(.)\}", lambda one: draw.choice(VALUES[one[1]]), text.strip())
+
+    for _ in range(10):
+        lines = [f"{draw.choice(OWNERS)} {' '.join(draw.choices(ATTRIBUTES, k=2))}" for _ in range(8)]
+        lines = list(map(fill, [*lines, *draw.choices(PARAMETERS, k=8)]))
+        done = import_maui("\n".join(lines), moab=draw.random() < 0.5)
+        text = done.toml("main")
+        ClusterSettings(**tomllib.loads(text).get("clusters", {}).get("main", {}))

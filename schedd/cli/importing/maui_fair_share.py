@@ -11,6 +11,8 @@ FAIR_SHARE = frozenset({"FSPOLICY", "FSINTERVAL", "FSDEPTH", "FSDECAY"})
 """The parameters handled by this module, besides FSTARGET and Moab's FSTREE."""
 _WINDOWS = {"FSINTERVAL": ("interval", 43_200), "FSDEPTH": ("depth", 8), "FSDECAY": ("decay", 1.0)}
 """The key and the default of each: Maui's program has other defaults than its guide says."""
+_MAX_TARGET = 1e9
+_BOUNDS = {"interval": (60, 366 * 86_400), "depth": (1, 1000), "decay": (0, 1)}
 _Targets = dict[str, dict[str, tuple[MauiEntry, str, float]]]
 
 
@@ -108,9 +110,12 @@ def _targets(entries: Sequence[MauiEntry], done: ImportResult) -> _Targets:
             if name != "FSTARGET":
                 continue
             try:
-                targets.setdefault(kind, {})[entry.index] = entry, value, number(value.rstrip("+-^%"))
+                target = number(value.rstrip("+-^%"))
+                if not 0 <= target <= _MAX_TARGET:
+                    raise ValueError(value)
+                targets.setdefault(kind, {})[entry.index] = entry, value, target
             except ValueError:
-                message = f"{value!r} is no number, passed over"
+                message = f"{value!r} is no number from 0 to 10^9, passed over"
                 done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} FSTARGET", message)
     return targets
 
@@ -126,9 +131,14 @@ def _windows(said: Mapping[str, MauiEntry], tree: dict[str, object], done: Impor
 
 def _window(entry: MauiEntry, key: str, tree: dict[str, object], done: ImportResult) -> None:
     try:
-        tree[key] = (duration if key == "interval" else int if key == "depth" else number)(entry.value)
+        found = (duration if key == "interval" else int if key == "depth" else number)(entry.value)
+        least, most = _BOUNDS[key]
+        if not least <= found <= most:
+            raise ValueError(entry.value)
+        tree[key] = found
     except ValueError:
-        done.note(Verdict.DIFFERS, entry.line, entry.name, f"{entry.value!r} is not understood, passed over")
+        message = f"{entry.value!r} is not understood, passed over: its default, {tree[key]:g}"
+        done.note(Verdict.DIFFERS, entry.line, entry.name, message)
     else:
         done.note(Verdict.TRANSLATED, entry.line, entry.name, f"fair_share.{key} = {tree[key]:g}")
 

@@ -18,6 +18,7 @@ PLANNED_FLAGS: Final = frozenset({"RESERVEALWAYS", "RESERVED", "RUNNOW"})
 _ROLES: Final[Mapping[str, str]] = {"PREEMPTOR": "preemptors", "PREEMPTEE": "targets"}
 PREEMPTION_FLAGS: Final = frozenset(_ROLES)
 _ALL: Final = frozenset({"", "ALL", "BASE", "DEFAULT"})
+_LONGEST_S: Final = 3660 * 86_400
 MIN_RUN: Final = "JOBPREEMPTMINACTIVETIME"
 _POLICIES: Final[Mapping[str, str]] = {
     "SUSPEND": "suspend",
@@ -64,7 +65,10 @@ def _roles(entry: MauiEntry) -> Iterator[tuple[str, str]]:
 
 def _translate_min_run(entry: MauiEntry, done: ImportResult) -> None:
     try:
-        done.table("preemption")["min_run"] = duration(entry.value)
+        least = duration(entry.value)
+        if least > _LONGEST_S:
+            raise ValueError(f"{entry.value} is longer than ten years")
+        done.table("preemption")["min_run"] = least
     except ValueError as error:
         done.note(Verdict.BLOCKER, entry.line, entry.setting, f"a job may be preempted at once: {error}")
     else:

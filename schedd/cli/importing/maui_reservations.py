@@ -178,6 +178,8 @@ def _parts(said: dict[str, str]) -> dict[str, object]:
         return {}
     if any(amount < 1 for amount in task.values()):
         raise ValueError("RESOURCES without a number of PROCS, GPUS or MEM")
+    if min(count, per_node) < 0:
+        raise ValueError("TASKCOUNT and TPN are not negative")
     if count and per_node:
         raise ValueError("TASKCOUNT with TPN: nodes with room for so many tasks are not looked for")
     if not count:  # as many tasks as the nodes can hold

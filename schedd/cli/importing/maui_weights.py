@@ -85,6 +85,7 @@ _SHORTEST_WALLTIME = "XFMINWCLIMIT"
 _DEFAULT_SHORTEST_WALLTIME = 120.0  # of Maui in seconds; Moab has none
 WEIGHTS = frozenset({*_PARTS, *_COMPONENTS, *_CAPS, _SHORTEST_WALLTIME})
 """All parameters that this module knows."""
+_MOST_HOURS = 1e6  # the longest wait that schedd.toml takes as a cap
 _MAX_POINTS = 1e9  # the largest weight that schedd.toml takes
 _ALL_PARTITIONS = frozenset({"", "0", "ALL", "BASE", "DEFAULT"})
 
@@ -131,8 +132,8 @@ class MauiWeights:
         priority["waiting"] = waiting
         if self.effective_weight("PROCWEIGHT"):
             priority["size"] = self.effective_weight("PROCWEIGHT")
-        if cap := self._said.get("QUEUETIMECAP", 0.0):
-            priority["waiting_most"] = cap / 60
+        if (cap := self._said.get("QUEUETIMECAP", 0.0)) > 0:
+            priority["waiting_most"] = min(cap / 60, _MOST_HOURS)
         said = {entry.name for entry in entries if entry.index.upper() in _ALL_PARTITIONS}
         if "QUEUETIMEWEIGHT" not in said:
             message = f"Maui takes 1 a minute: priority.waiting = {waiting:g} points an hour"
@@ -177,7 +178,7 @@ class MauiWeights:
 
     def _cap(self, entry: MauiEntry, points: float) -> tuple[Verdict, int, str, str]:
         where, capped = (entry.line, entry.setting), _CAPS[entry.name]
-        if not points or not self.effective_weight(capped):
+        if points <= 0 or not self.effective_weight(capped):
             return Verdict.NO_MATTER, *where, "0 is no cap, or the capped term has no weight"
         if entry.name == "QUEUETIMECAP":
             return Verdict.TRANSLATED, *where, f"priority.waiting_most = {points / 60:g} hours"
@@ -194,7 +195,7 @@ class MauiWeights:
         if part == "USERPRIOWEIGHT" and self._positive_wishes:
             term = "job_priority"
         cap = self._said.get(f"{part.removesuffix('WEIGHT')}CAP", 0.0)
-        return f"min({term}, {cap:g})" if cap else term
+        return f"min({term}, {cap:g})" if cap > 0 else term
 
     def write_formula(self, done: ImportResult) -> bool:
         """Write a formula if the table priority lacks a term or a cap. It then replaces all weights of that

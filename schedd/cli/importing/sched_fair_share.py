@@ -17,6 +17,7 @@ ENTITIES = {
 """What a share can be of, and the level here."""
 _FILE = "resource_group"
 _UNKNOWN = "unknown"  # group that pbs_sched makes for all that are not listed
+_LONGEST_S = 366 * 86_400
 _LIMITED = frozenset({"user", "group", "account", "project"})
 
 
@@ -124,7 +125,7 @@ def translate_fair_share(option: SchedOption, source: SchedConfig, weight: float
 
 def _decay_time(option: SchedOption, tree: dict[str, object], done: ImportResult) -> None:
     try:
-        tree["interval"] = max(60, duration(option.value))
+        tree["interval"] = min(max(60, duration(option.value)), _LONGEST_S)
     except ValueError as error:
         done.note(Verdict.DIFFERS, option.line, option.name, str(error))
     else:
