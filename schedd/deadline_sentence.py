@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 
 class DeadlineFacts(NamedTuple):
-    """What is known of a deadline with a probability, as the API publishes it."""
+    """The known facts of a deadline with a probability, as the API publishes it."""
 
     state: str  # as in `JobView.deadline_state`
     required: float

@@ -19,5 +19,5 @@ def name_first_jobs(known: Sequence[str], count: int, most: int = 3) -> str:
 
 
 def name_node(name: str) -> str:
-    """Return `node n1`, and `node19` for a node whose name says that it is one."""
+    """Return `node n1`, and `node19` for a node with a name that begins with the word."""
     return name if name.lower().startswith("node") else f"node {name}"

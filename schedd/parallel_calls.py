@@ -11,8 +11,8 @@ _Answer = TypeVar("_Answer")
 def call_in_parallel(call: Callable[[_Item], _Answer], items: Iterable[_Item], at_once: int) -> list[_Answer]:
     """Return ``[call(item) for item in items]``, with at most ``at_once`` calls at a time.
 
-    A single item needs no thread: it is called in the caller's. Raises the error of the first item whose call
-    failed, when all calls are done.
+    A single item needs no thread: it is called in the caller's. Raises the error of the first failed call,
+    when all calls are done.
     """
     listed = list(items)
     if len(listed) < 2:

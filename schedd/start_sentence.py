@@ -37,7 +37,7 @@ Certainty = Literal[
 
 
 class StartFacts(NamedTuple):
-    """What is known of a job's start, as the API publishes it."""
+    """The known facts of a job's start, as the API publishes them."""
 
     planned: int | None  # the displayed planned start
     state: str = "planned"  # as in `JobView.state`

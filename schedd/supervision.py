@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 30.0
-SHOWN_S: Final = 60.0  # seconds for which a failure stays visible after the restart
+SHOWN_S: Final = 60.0  # a failure stays visible for these seconds after the restart
 _STEADY_S: Final = 30.0  # seconds without a failure after which the next one counts as the first in a row
 _UNREADY_AFTER: Final = 3  # failures in a row after which restarted work still counts as failing
 _NO_MEMORY_WAIT_S: Final = 0.25
@@ -119,7 +119,7 @@ class SupervisedThread:
         self._ended.set()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the end of the thread, whose work is stopped; nothing if it was never started."""
+        """Wait for the end of the thread after its work was stopped; do nothing if it was never started."""
         self.end()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)

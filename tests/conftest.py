@@ -90,7 +90,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.getoption("workers") > 1:
         if used := sys.modules.get("tests.store.forked_processes"):
             used.shared_launcher()  # one for all workers; it gets ready while the first tests run
-        warm_up()  # the workers are forks, and share what is loaded before
+        warm_up()  # the workers are forks, and share modules loaded before
         _build_application()
 
 

@@ -241,7 +241,7 @@ def install_mutant(mutant: Mutant) -> bool:
     if code.co_freevars != found.__code__.co_freevars:
         return False
     found.__code__ = code
-    for one in gc.get_objects():  # what was worked out before the change is not to be found again
+    for one in gc.get_objects():  # results from before the change must not be reused
         if isinstance(one, _CACHED):
             one.cache_clear()
     return True

@@ -46,7 +46,7 @@ def find_covered_tests(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 
 def _find_covered(left: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests of one function whose values of parameters the other ones have."""
+    """Return the tests of one function with values of parameters that the others have."""
     values = {item: set(enumerate(item.callspec._idlist)) for item in left}  # type: ignore[attr-defined]
     covered: set[tuple[int, str]] = set()
     while left and values[best := max(left, key=lambda item: len(values[item] - covered))] - covered:

@@ -1,4 +1,4 @@
-"""The sentence about a job's start: its cases, its times, and what it never says."""
+"""The sentence about a job's start: its cases, its times, and words that it never has."""
 
 import random
 import re

@@ -43,7 +43,7 @@ def widen_product_limits() -> None:
 
 
 def stop_unrequested_searches() -> None:
-    """Let no search change the plan of clusters whose clock stands still, unless a test requests it: one
+    """Let no search change the plan of clusters with a stopped clock, unless a test requests it: one
     begins 5 s of real time after an arrival, and a test on a busy machine may last longer.
     """
     clusters = sys.modules.get("schedd.service.clusters")

@@ -54,7 +54,7 @@ class ObjectiveInput:
 
 
 def measurable_objectives(books: NodeEconomics) -> tuple[Objective, ...]:
-    """Return the objectives whose value is known of any plan, in the order of `Objective`."""
+    """Return the objectives with a known value for any plan, in the order of `Objective`."""
     unknown = set() if books.metered else {Objective.ENERGY}
     if not books.priced:
         unknown |= {Objective.COST, Objective.COST_OVERRUN}

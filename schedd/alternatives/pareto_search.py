@@ -73,8 +73,8 @@ class ParetoSet:
     """Result of a run. ``live``: values of the live plan.
 
     No plan of ``plans`` dominates another or has a higher weighted cost than the live plan; ``worse`` counts
-    the plans of the front left out for their cost. ``tried``: decoded plans; ``unplaced``: those in which a
-    job had no place in time.
+    the plans of the front left out for their cost. ``tried``: decoded plans; ``unplaced``: plans without a
+    place in time for a job.
     """
 
     live: tuple[float, ...]

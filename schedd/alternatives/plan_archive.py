@@ -25,7 +25,7 @@ class PlanArchive:
     def __init__(
         self, slots: Ints, values: Callable[[Plan], Floats], most: int = 4, share: float | None = None
     ) -> None:
-        """``slots``: jobs whose places are stored; ``most``: largest number of plans returned."""
+        """``slots``: jobs with stored places; ``most``: largest number of plans returned."""
         self._slots, self._values, self._most, self._share = slots, values, most, share
         self._kept: list[tuple[Floats, dict[int, Allocation]]] = []
         self._begin = perf_counter()

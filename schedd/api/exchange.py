@@ -74,8 +74,8 @@ async def post_events(
 ) -> Response:
     """Deliver events of the server. Needs the role `adapter`.
 
-    The response comes when all events are stored and handled. Delivery may be repeated: events whose ids were
-    handled before are listed as duplicates and change nothing. A `snapshot` is an event too; if it is
+    The response comes when all events are stored and handled. Delivery may be repeated: events with ids that
+    were handled before are listed as duplicates and change nothing. A `snapshot` is an event too; if it is
     plausible, the engine's state is corrected to it. A body with any error is rejected as a whole. A body
     without events has no effect: it checks whether the caller may send events. Decisions in the reply are
     stored, like those of `GET decisions`.

@@ -68,8 +68,8 @@ class JobCostView(SnapshotAnswer):
 async def get_objectives(request: Request, cluster: Cluster, _: Visibility) -> Response:
     """The present plan by each objective, over everything that runs or is planned from now on.
 
-    Times assume full walltimes. With predicted run times, `expected` has the values of the plan in which each
-    job runs for the median of similar jobs.
+    Times assume full walltimes. With predicted run times, `expected` has the values of the plan with the
+    median run time of similar jobs.
     """
     copy = await get_plan_fork(cluster)
     found = await run_question(request, measure_fork, copy)

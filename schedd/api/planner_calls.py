@@ -87,7 +87,7 @@ async def submit_events(
 async def call_planner_or_cancel(cluster: PlanLoop, ask: "Callable[[], Future[_T]]", undone: str) -> _T:
     """Wait for the planner's result as long as for a change; after a timeout the call is cancelled.
 
-    ``undone`` says what was not done. Raises ProblemError, and what the planner raised.
+    ``undone`` names the act that was not done. Raises ProblemError, and what the planner raised.
     """
     hint = "repeat it when that is over"
     if why := _no_database(cluster):

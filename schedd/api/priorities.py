@@ -49,7 +49,7 @@ class PriorityView(SnapshotAnswer):
     names: tuple[FormulaValue, ...]
     """The names in the formula with their values for the job."""
     threshold: float | None
-    """Jobs whose total is not above this are not planned; null: there is none."""
+    """Jobs with a total not above this are not planned; null: there is none."""
     failing: str
     """The part of the formula that has no value for the job, such as a division by zero: its total is 0 then.
     Empty: the formula has a value."""

@@ -139,7 +139,7 @@ class AccuracyView:
     expected_since: int | None = None
     """The same of expected starts."""
     deadlines: tuple[DeadlineAccuracy, ...] = ()
-    """Of forecasts for deadlines: the latest 500 of each kind whose deadline has passed, of all jobs."""
+    """Of forecasts for deadlines: the latest 500 of each kind with a past deadline, of all jobs."""
 
 
 @api_answer

@@ -100,7 +100,7 @@ def _known_group(published: PlanSnapshot, user: str) -> str:
 
 
 def _known_user(published: PlanSnapshot, user: str) -> KnownUser:
-    """What the jobs of a user tell of it."""
+    """Groups, hosts and queues of a user's jobs."""
     name = user.partition("@")[0]
     facts = [one.facts for one in all_jobs(published) if one.facts.owner.partition("@")[0] == name and name]
     return KnownUser(

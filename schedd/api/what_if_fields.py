@@ -92,7 +92,7 @@ def stopped_queues(published: PlanSnapshot) -> dict[str, str]:
 
 
 def stopped_queue_notes(published: PlanSnapshot, queue: str, outcome: WhatIfAnswer) -> Iterator[str]:
-    """For an estimate of a job without a queue: the queues to which it does not apply."""
+    """For an estimate of a job without a queue: the queues that it does not apply to."""
     starts = isinstance(outcome.answer, StartKnown)
     stopped = stopped_queues(published) if starts and not queue else {}
     for name, why in list(stopped.items())[:_MAX_QUEUES_NAMED]:

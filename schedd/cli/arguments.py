@@ -73,7 +73,7 @@ def _type_metavar(action: argparse.Action) -> str:
 
 
 class CommandFailedError(Exception):
-    """Ends a command whose error is printed, with this exit code."""
+    """Ends a command with this exit code, after its error was printed."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -103,7 +103,7 @@ def add_action(
 
 
 def add_days_option(parser: argparse.ArgumentParser, default: int, shown: str) -> None:
-    """Add ``--days N``: what is ``shown`` of the last days."""
+    """Add ``--days N``. ``shown`` begins its help: "jobs that started in"."""
     parser.add_argument(
         "--days",
         type=parse_within(float, 0, 36_600),

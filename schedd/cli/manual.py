@@ -290,7 +290,7 @@ _FIRST_ARGUMENT_KINDS: Final = {
 
 
 def _completion_cases() -> Iterator[str]:
-    """A branch for each option whose value is a name, or one of a few words."""
+    """A branch for each option with a name or a choice of words as value."""
     for name in COMMANDS:
         parser = _make_parser(name)
         found = [

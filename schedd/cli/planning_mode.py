@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from schedd.wire import NodeFacts
 
-COMPARED_JOBS: Final = 5_000  # number of latest jobs on which the modes are compared
+COMPARED_JOBS: Final = 5_000  # number of latest jobs in the comparison of modes
 _MOST_FILES: Final = 62  # number of latest files that are read: accounting logs are daily
 _HOMES: Final = ("/var/spool/torque", "/var/spool/pbs")
 

@@ -26,7 +26,7 @@ _HELP: Final = "Enter: a step; a moment: run until then; e: to the next event; a
 
 @dataclass(frozen=True, slots=True)
 class ReplayStops:
-    """Times at which the plan is shown as text, and the step after the last (None: none; 0: event)."""
+    """Times when the plan is shown as text, and the step after the last (None: none; 0: event)."""
 
     until: tuple[str, ...] = ()
     step: int | None = None

@@ -23,7 +23,7 @@ _SETTINGS: Final = ("url", "cluster", "token_file", "munge", "ca_file")
 
 
 class ConfigError(ClientError):
-    """An invalid setting of the client: its name, its location, and what is allowed."""
+    """An invalid setting of the client: its name, its location, and the allowed values."""
 
 
 class Endpoint(NamedTuple):

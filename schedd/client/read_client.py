@@ -411,10 +411,9 @@ class ReadClient:
 
         ``array`` and ``depend`` are as for `qsub -t` and `qsub -W depend=`. ``changes`` are the smallest ones
         for a start at once, or by ``start_by``; with ``sooner`` there are ``sooner_changes`` for a start
-        before the planned one.
-        With ``cheapest_by`` also where it costs least and ends by that second, with ``tasks`` when so many
-        such jobs would have ended. The cores of the caller's ``bookings`` count as free; ``for_booking``: it
-        is about cores to book.
+        before the planned one. With ``cheapest_by`` also where it costs least and ends by that second, with
+        ``tasks`` when this number of such jobs would have ended. The cores of the caller's ``bookings`` count
+        as free; ``for_booking``: it is about cores to book.
         """
         question = {
             "request": request,

@@ -24,7 +24,7 @@ class ComponentHealth:
 
 
 def check_components(clusters: Clusters, loop: PlanLoop) -> tuple[ComponentHealth, ...]:
-    """All components, in the order in which an event passes through them."""
+    """All components, in the order of an event's path."""
     return (
         _check_server(loop),
         _check_adapter(loop),

@@ -9,7 +9,7 @@ from schedd.wire import ShareFacts
 
 @dataclass(frozen=True, slots=True)
 class JobPlaces:
-    """Nodes on which a job has the same share; ``names`` is folded: `n[001-020]`."""
+    """Nodes where a job has the same share; ``names`` is folded: `n[001-020]`."""
 
     names: str
     count: int

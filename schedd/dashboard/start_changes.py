@@ -14,7 +14,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "released": "it was released",
     "the plan was improved": "the optimizer improved the plan",
 }
-"""Causes with one common text, for moves whose own texts differ."""
+"""Causes with one common text, for moves with different texts of their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def admits_host(printed: str, host: str) -> bool:
     """Return whether a list of hosts such as ``login1.site,*.cluster.site,-bad.site`` admits a host; see
     ``admits_user``.
 
-    A name without a domain matches the host of that name in any domain: in doubt, nobody is refused.
+    A name without a domain matches the host of that name in any domain: in doubt, no user is refused.
     """
     default = False
     for entry in _entries(printed):

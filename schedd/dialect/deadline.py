@@ -56,7 +56,7 @@ def parse_deadline(text: str, submitted: int) -> int:
 
 
 def parse_required_probability(text: str) -> float | None:
-    """Return the probability with which a deadline must be kept, between 0 and 1; None: none is given.
+    """Return the required probability of a deadline, between 0 and 1; None: none is given.
 
     Raises ValueError with the allowed format.
     """
@@ -101,7 +101,7 @@ def logged_deadline(values: Mapping[str, str], submitted: int) -> int | None:
 
 
 def read_required_probability(resources: Mapping[str, str]) -> float | None:
-    """Return the probability with which a job's deadline must be kept; None: it has no valid deadline, or
+    """Return the required probability of a job's deadline; None: it has no valid deadline, or
     one without a probability.
     """
     for name in _names_in(resources):

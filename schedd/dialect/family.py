@@ -43,7 +43,7 @@ class Site:
 
 
 class DescribedRequest(Protocol):
-    """The facts of a job from which its request is read."""
+    """The facts of a job that determine its request."""
 
     @property
     def family(self) -> str: ...

@@ -16,7 +16,7 @@ _LEAST: Final = ("min_walltime", "minwclimit", "x.minwclimit")
 CHOSEN: Final = "chosen alternative"  # no user can request it: it has a blank
 _NAMES: Final = frozenset({*_TASK_LISTS, *_LEAST, CHOSEN})
 MOLDABLE_NAMES: Final = _NAMES | {"max_walltime"}
-"""Resources of moldable jobs, and of jobs whose walltime the scheduler sets."""
+"""Resources of moldable jobs, and of jobs with a walltime that the scheduler sets."""
 _PART: Final = re.compile(r"([1-9][0-9]{0,8})@([1-9][0-9]{0,8})")
 _GEOMETRY: Final = frozenset(
     {"nodes", "procs", "ncpus", "nodect", "neednodes", "tasks", "walltime", *_TASK_LISTS}

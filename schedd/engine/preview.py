@@ -45,7 +45,7 @@ class PreviewedMove:
 
 @dataclass(frozen=True, slots=True)
 class OwnerAtRisk:
-    """Owner of waiting jobs whose promises would be put at risk."""
+    """Owner of waiting jobs with promises that would be put at risk."""
 
     owner: str
     promises: int
@@ -54,7 +54,9 @@ class OwnerAtRisk:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Effects of events; jobs whose promise would be put at risk come first, then by their present start."""
+    """Effects of events; jobs with a promise that would be put at risk come first, then by their present
+    start.
+    """
 
     moved: tuple[PreviewedMove, ...]
     running: tuple[ConflictingJob, ...]

@@ -12,7 +12,7 @@ _HORIZON_S: Final = 7 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class ClusterFault:
-    """An open alert of a cluster for which there is a command that helps."""
+    """An open alert of a cluster, with a command that helps."""
 
     kind: str
     about: str

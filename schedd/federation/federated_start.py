@@ -37,7 +37,7 @@ def describe_state(job: "FederatedJobView") -> str:
 
 
 def start_facts(job: "FederatedJobView") -> StartFacts | None:
-    """Return what is known of a job's start; None if it is over, or its cluster does not disclose it."""
+    """Return the known facts of a job's start; None if it is over, or its cluster does not disclose it."""
     one = current_attempt(job)
     if one is None or job.over or (one.planned_start is None and one.state not in ("running", "starting")):
         return None

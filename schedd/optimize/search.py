@@ -108,7 +108,7 @@ class PlanSearch:
         self._jobs, self._why, self._elapsed = 0, SearchEndReason.STOPPED, 0.0
 
     def stop(self) -> None:
-        """Stop the search; callable from any thread. Moves accepted so far are kept."""
+        """Stop the search; callable from any thread. Accepted moves are kept."""
         self._plan.stop()
 
     def run(self) -> Improvement:

@@ -68,7 +68,7 @@ class CandidateNodes:
     )
     """Number of candidates, by node classes and by features that name nodes."""
     _having: dict[Features, tuple[int, ...]] = declared(FOUND, make=dict)
-    """Classes whose nodes have these features, by features that name no nodes."""
+    """Classes of nodes with these features, by features that name no nodes."""
     _capacities: Mapping[str, list[int]] = declared(SHARED, make=dict)
     """By name of a resource: the different capacities of the classes, ascending."""
     _fitting: dict[tuple[object, ...], tuple[int, ...]] = declared(FOUND, make=dict)
@@ -142,7 +142,7 @@ class CandidateNodes:
         )
 
     def _classes_having(self, features: Features) -> tuple[int, ...]:
-        """Return the classes whose nodes have these features, which name no nodes."""
+        """Return the classes of nodes with these features, which name no nodes."""
         found = self._having.get(features)
         if found is None:
             if len(self._having) >= _MOST_CACHED:

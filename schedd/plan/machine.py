@@ -111,7 +111,7 @@ class Machine:
             self._mark_lower_tiers(tiers)
 
     def weigh_nodes(self, now: int) -> None:
-        """Update the costs of nodes from what nodes offer and what jobs request."""
+        """Update the costs of nodes from the nodes' resources and the jobs' requests."""
         if self._shapes.weigh(now):
             self._repairs.discard_partial_searches()
 

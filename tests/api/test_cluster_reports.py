@@ -131,7 +131,7 @@ def test_a_period_has_balance_deadlines_slowdown_and_use(busy_clusters: TestClie
     assert south["slowdown"] == 2.0
     # Demand for all four cpus all the time; two were free in the third hour, and four for a second.
     assert north["processors"] == pytest.approx(10 * HOUR / (4 * (3 * HOUR + 1)))
-    # The last one wanted the south for an hour in which nothing ran, and did not get it.
+    # The last one wanted the south for an hour without runs, and did not get it.
     assert south["processors"] == 0.5
     (matlab,) = north["licences"]
     assert (matlab["name"], matlab["copies"]) == ("matlab", 2)

@@ -1,4 +1,4 @@
-"""Times in ISO 8601 beside the seconds since the epoch: in all answers, of all times, only on request."""
+"""Times in ISO 8601 next to the seconds since the epoch: in all answers, of all times, only on request."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass

@@ -41,7 +41,7 @@ ASKED: list[tuple[str, str, dict[str, str]]] = [
 
 
 def send_request(app: FastAPI, method: str, path: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
-    app.state.callers = Callers(tokens())  # no rate limit applies so far
+    app.state.callers = Callers(tokens())  # no rate limit applies yet
     with TestClient(app, raise_server_exceptions=False) as client:
         answer = client.request(method, path, headers=headers)
     return answer.status_code, sorted(answer.headers.multi_items()), answer.content

@@ -23,7 +23,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture
 def client(the_app: FastAPI, clusters: Clusters) -> Any:  # kernels are compiled for the other
-    """A client of a separate app, whose counts begin at 0."""
+    """A client of a separate app with counts from 0."""
     app: FastAPI = create_app(clusters, tokens())
     with TestClient(app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
         yield client
@@ -122,7 +122,7 @@ def test_metrics_count_moves_filled_gaps_and_estimate_errors(client: TestClient)
     # One node of 4 cpus: 1 runs for an hour, 2 follows on all of it.
     post(client, node, job(1, nodes="1:ppn=2"), job(2))
     assert value(scrape(client), "schedd_gaps_filled_total") == 0
-    # 3 fits beside 1, before 2.
+    # 3 fits next to 1, before 2.
     post(client, job(3, nodes="1:ppn=2", walltime="600"))
     found = scrape(client)
     assert value(found, "schedd_gaps_filled_total") == 1

@@ -1,4 +1,4 @@
-"""What-if reports each reason for which qsub would refuse a job; arrays, dependencies and wishes."""
+"""What-if reports each reason why qsub would refuse a job; arrays, dependencies and wishes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -189,7 +189,7 @@ def test_a_user_with_a_job_in_the_queue_is_taken_for_admitted(
     ("host", "refused"),
     [
         ("login1.site", False),
-        ("login1", False),  # a name without a domain: in doubt nobody is refused
+        ("login1", False),  # a name without a domain: in doubt no user is refused
         ("n7.cluster.site", False),
         ("bad.cluster.site", True),
         ("login2.site", True),

@@ -182,7 +182,7 @@ def test_openpbs_fair_share_keeps_its_decay() -> None:
 
 
 def test_users_without_shares_are_excluded_or_named() -> None:
-    """Without shares nobody runs there, unless fairshare_enforce_no_shares is off."""
+    """Without shares no user runs there, unless fairshare_enforce_no_shares is off."""
     text = "fair_share: true\nfairshare_usage_res: cput\n"
     group = SHARES + "eve 12 root 0\n"
     done = import_sched(text + "unknown_shares: 5\n", resource_group=group)

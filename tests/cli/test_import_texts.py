@@ -45,7 +45,7 @@ WITHOUT: Final = frozenset(
         "walltime_extensions",
     }
 )
-"""Tables of features of which no text of an import denies anything."""
+"""Tables of features that no text of an import denies."""
 
 
 def texts(source: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ Answer = Callable[[bytes], HttpStream]
 
 @pytest.fixture
 def answer() -> Iterator[Answer]:
-    """Makes a stream whose server has sent these bytes and closed its side."""
+    """Make a stream with a server that sent these bytes and closed its side."""
     sockets: list[socket.socket] = []
 
     def make(sent: bytes) -> HttpStream:

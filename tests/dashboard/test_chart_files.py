@@ -21,7 +21,7 @@ def wheel_hook() -> ModuleType:
 
 
 def renumber_models(figure: bytes) -> str:
-    """Number Bokeh's models by their first mention: their numbers depend on what a process made before."""
+    """Number Bokeh's models by their first mention: their numbers depend on the process's earlier models."""
     numbers: dict[str, str] = {}
     return re.sub(
         r'"p(\d+)"', lambda found: f'"p{numbers.setdefault(found[1], str(len(numbers)))}"', figure.decode()

@@ -1,4 +1,4 @@
-"""Charts in a browser: what is shown while the plan is loaded, and zooming by dragging over a time."""
+"""Charts in a browser: the page while the plan is loaded, and zooming by dragging over a time."""
 
 import json
 import re

@@ -102,7 +102,7 @@ def test_nodes_drained_together_are_a_row_and_released_together(client: TestClie
 
 
 def test_load_of_the_cluster_is_that_of_its_nodes() -> None:
-    """It is counted without the views of the nodes, of which a page shows a few."""
+    """It is counted without the views of the nodes; a page shows a few of them."""
     with planner() as loop:
         assert measure_load(loop.published).used == 0
         states = {"n1": "up", "n2": "up", "n3": "down", "n4": "drain"}

@@ -136,7 +136,7 @@ def test_column_choice_and_density_are_remembered(open_window: Open, site: Dashb
     page.get_by_label("compact rows").check()
     expect(page.locator("#jobs.dense")).to_be_visible()
     assert "dense=1" in page.url
-    window.open_page("queue")  # an address that names no columns has those that were chosen
+    window.open_page("queue")  # an address without columns has the chosen ones
     expect(page.locator("#jobs.dense thead th").filter(has_text="Account")).to_have_count(1)
 
 

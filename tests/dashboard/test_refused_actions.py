@@ -1,4 +1,4 @@
-"""Forms of pages whose action is refused are audited as refused."""
+"""Forms of pages with a refused action are audited as refused."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Slurm's accounting as sacct prints it: tables and JSON become runs as those of a PBS log."""
+"""Slurm's accounting as sacct prints it: tables and JSON become runs as a PBS log does."""
 
 import json
 import re

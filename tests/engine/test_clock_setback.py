@@ -145,7 +145,7 @@ def test_a_start_seen_after_the_clock_was_set_back_is_no_stranger_s() -> None:
 
 
 def test_late_reports_of_starts_by_the_fast_clock_are_not_foreign() -> None:
-    """Several would indicate another scheduler, and stop all starts until somebody resumes."""
+    """Several would indicate another scheduler, and stop all starts until an admin resumes them."""
     cluster = Cluster(nodes=3, decision_expiry=60, answer_grace=30)
     cluster.obeys = False
     jump(cluster, DAY)

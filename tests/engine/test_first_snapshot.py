@@ -107,7 +107,7 @@ def test_no_promise_to_a_job_of_the_first_snapshot_is_at_risk_from_what_it_bring
 
 
 def test_a_reservation_that_the_server_no_longer_has_is_over_with_the_next_snapshot() -> None:
-    """The adapter was restarted: it cannot report the end of what it did not know."""
+    """The adapter was restarted: it cannot report the ends of unknown jobs."""
     cluster = Cluster(nodes=1)
     listed = reservation("n1", start=HOUR, end=9 * HOUR)
     cluster.send(replace(cluster.server.snapshot(), reservations=(listed,)))

@@ -75,7 +75,7 @@ class ResourceCounted(Cluster):
         self.open[run.id] = run
 
     def at(self, moment: int) -> None:
-        """Let time pass, including the moments at which a slow adapter acts."""
+        """Let time pass, including the moments when a slow adapter acts."""
         while due := [when for when, _ in self.slow if when <= T + moment]:
             when = max(min(due), self.server.now)
             super().at(when - T)

@@ -21,7 +21,7 @@ HOUR = 3600
 
 
 def queue_of(walltimes: dict[str, int], **settings: Any) -> Cluster:
-    """One node, on which job 0 runs for 100 s; the others wait behind it, one after the other."""
+    """One node, where job 0 runs for 100 s; the others wait behind it, one after the other."""
     cluster = Cluster(slack=10**6, publish_threshold=0, **settings)
     cluster.submit("0")
     for name, walltime in walltimes.items():

@@ -56,7 +56,7 @@ def test_components_without_work_change_nothing_if_called(seed: int, monkeypatch
 
 
 def test_a_check_of_a_request_against_the_nodes_changes_no_saved_state() -> None:
-    """What was checked is remembered by a process only, so a restored engine checks it again."""
+    """Only a process remembers its checks, so a restored engine repeats them."""
     world = KINDS[0](Random(1), every_call=False)
     world.begin(7)
     state = world.compared.engine.state

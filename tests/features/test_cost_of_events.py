@@ -1,4 +1,4 @@
-"""The work for an event follows what it changes, not the number of nodes, with all features of a centre."""
+"""The work for an event follows its changes, not the number of nodes, with all features of a centre."""
 
 import sys
 from collections import Counter

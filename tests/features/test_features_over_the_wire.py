@@ -165,7 +165,7 @@ async def test_wishes_periods_speeds_slices_shares_and_ranges_are_followed(
         # Ranges of walltimes: as long as fits, and set on the server at the start.
         least = {"min_walltime": "600", "max_walltime": "7200"}
         least = least if house.family == "openpbs" else {"minwclimit": "600"}
-        whole = server.submit(node="n5", walltime="00:30:00")  # all cores of n5, behind those that run
+        whole = server.submit(node="n5", walltime="00:30:00")  # all cores of n5, behind the running jobs
         await server.planned(whole)
         moldable = server.submit(node="n5", cores=2, wishes=least, walltime="02:00:00")
         view = await server.running(moldable)
@@ -175,7 +175,7 @@ async def test_wishes_periods_speeds_slices_shares_and_ranges_are_followed(
         minutes = f"{length // 3600:02}:{length // 60 % 60:02}:{length % 60:02}"
         assert server.walltime(moldable) in (str(length), minutes)
 
-        # Nested fair share: ann has three quarters of theory, which is all of what physics has of science.
+        # Nested fair share: ann has three quarters of theory, which is the whole share of physics in science.
         tree = await server.view(
             "/fair-share", lambda one: any(p["path"].endswith("theory/ann") for p in one["places"])
         )

@@ -19,7 +19,7 @@ _JOBS: Final = 12
 _WITHOUT_EFFECT: Final = ("power_saving", "power", "thrift")
 """Tables for emulated meters and switches of nodes."""
 _FORMS: Final = ("partitions", "normalised_walltimes", "speeds", "limits", "qos", "accounts")
-"""Tables by which a job has several forms, and by which some of these must wait."""
+"""Tables that give a job several forms, and tables that make some of these wait."""
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))

@@ -152,7 +152,7 @@ def test_clusters_accept_the_deadline_of_a_bag_only_for_tasks_that_meet_it(
     name = simulation.bag(48, deadline=deadline)
     simulation.go(20)
     if expected == "accepted":
-        simulation.begin()  # what was accepted is in the log
+        simulation.begin()  # accepted items are in the log
     row = bag_row(simulation.federation, simulation[name])
     assert row.deadline_state == (expected or "wished")
     assert (row.promised_end is not None, row.earliest_deadline is None) == ((expected == "accepted",) * 2)

@@ -94,7 +94,7 @@ MARGIN = 60
 
 
 def bag(harness: FederationHarness, seconds: int = 60, **more: Any) -> dict[str, Any]:
-    """Ten tasks whose offers may end so many seconds from now."""
+    """Ten tasks with offers that may end this number of seconds from now."""
     deadline = harness.now + seconds + MARGIN
     return {"request": "nodes=1:ppn=2,walltime=60", "tasks": 10, "deadline": deadline, **more}
 

@@ -88,7 +88,7 @@ class Reference:
         return amounts, alone
 
     def edges(self, nodes: Iterable[Node]) -> Iterator[int]:
-        """Yield the times at which free amounts on these nodes change."""
+        """Yield the times when free amounts on these nodes change."""
         names = {node.name: node for node in nodes}
         for held in self.held:
             if held.node in names:

@@ -1,4 +1,4 @@
-"""Candidate nodes of requests are those that a comparison with each class of nodes finds."""
+"""Candidate nodes of requests are the nodes that a comparison with each class of nodes finds."""
 
 from random import Random
 

@@ -147,7 +147,7 @@ def test_a_try_that_fails_after_all_leaves_everything_as_it_was() -> None:
 
 
 class _Refuses(Plan):
-    """Plan with displaced jobs whose starts are already past."""
+    """Plan with displaced jobs and past starts."""
 
     def __init__(self, plan: Plan) -> None:
         self.__dict__ = plan.__dict__

@@ -1,4 +1,4 @@
-"""Halts of starts: an estimate whose wait overlaps a halt neither counts nor changes later ones."""
+"""Halts of starts: an estimate with a wait that overlaps a halt neither counts nor changes later ones."""
 
 import pytest
 from hypothesis import given, settings

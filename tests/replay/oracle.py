@@ -177,7 +177,7 @@ def _aggressive(machine: _Machine, queue: list[int], now: int) -> list[int]:
 
 
 def _multi_queue(machine: _Machine, queue: list[int], now: int) -> list[int]:
-    """One queue; jobs of the user first that has used the least so far. Job i is of user (i + 1) % 3."""
+    """One queue; jobs of the user with the least usage first. Job i is of user (i + 1) % 3."""
     used = [0, 0, 0]
     for i, begin in machine.start.items():
         used[(i + 1) % 3] += machine.jobs[i].procs * (min(begin + machine.jobs[i].run, now) - begin)

@@ -1,4 +1,4 @@
-"""Machine files: the clusters of nodes on which a log is replayed."""
+"""Machine files: the clusters of nodes for replays of a log."""
 
 from pathlib import Path
 from typing import Any

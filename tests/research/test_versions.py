@@ -18,7 +18,7 @@ from tests.research.experiments.experiment import ROWS
 
 
 def _tree(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> str:
-    """Write a package of two modules and return the version of the one that imports the other."""
+    """Write a package of two modules and return the version of the importing one."""
     for name, source in {
         "plan/one": "def f():\n    from schedd.plan.other import x\n    import schedd.wire.message\n",
         "plan/other": text,

@@ -9,7 +9,7 @@ from server_adapter.emulator import JobOrder
 
 
 def write_past_runs(workload: SteadyWorkload, path: Path, begin: int) -> None:
-    """Write E records of the workload's past jobs, all of which ended before ``begin``, to ``path``.
+    """Write E records of the workload's past jobs, which ended before ``begin``, to ``path``.
 
     The daemon learns run times from them (``predict_from``), as from a site's log.
     """

@@ -41,7 +41,7 @@ _VERSIONS = {"torque": "6.1", "openpbs": OPENPBS.name}
 _HISTORY_ATTRIBUTE = {"torque": "keep_completed", "openpbs": "job_history_duration"}
 """The server's attribute for how long it keeps jobs that are over."""
 _QUICK_END_S = 10  # real seconds: an adapter that ends so soon after its last end is not started again
-_HISTORY_S = 30  # real seconds for which the server keeps completed jobs
+_HISTORY_S = 30  # the server keeps completed jobs for these real seconds
 
 
 class DemoOutput:

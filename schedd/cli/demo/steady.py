@@ -19,7 +19,7 @@ from schedd.replay.workload import Trace, TraceJob
 from server_adapter.emulator import Arrival, JobOrder, NodeSpec
 
 _BATCH: Final = 2_000  # jobs of the model made at a time
-_PAST_BATCH: Final = 100_000  # number of the batch whose jobs ran before the demo
+_PAST_BATCH: Final = 100_000  # number of the batch of jobs that ran before the demo
 MAX_RUN_S: Final = 12 * 3600  # jobs that run for longer are left out: they make a dull picture
 _MEAN_MACHINE_S: Final = 1_607
 """Walltime times cpus of a job of the model, as seconds of the whole machine; measured for 320 cpus."""
@@ -74,7 +74,7 @@ class SteadyWorkload:
         return [one.order for one in arrivals(Trace(trace.name, jobs, self._widest), self.nodes)[0]]
 
     def _with_habits(self, jobs: Sequence[TraceJob], seed: int) -> tuple[TraceJob, ...]:
-        """Return the jobs with users whose jobs run about equally long and mostly ask for one walltime.
+        """Return the jobs; each user's jobs run about equally long and mostly ask for one walltime.
 
         In the model users are drawn without regard to the job, so that nothing could be predicted from them.
         """

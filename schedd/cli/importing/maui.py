@@ -29,7 +29,7 @@ from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, durat
 
 _ELSEWHERE = frozenset({*WEIGHTS, *FAIR_SHARE, *NODE_SETS, "SRCFG", "NODECFG"})
 _MANY = frozenset({*CREDENTIALS, "SRCFG", "NODECFG", "QOSCFG", "PARCFG", "RMCFG", "AMCFG", SHARE_TREE})
-"""Parameters of which every line counts, even of the same index."""
+"""Parameters with several lines, even of the same index, which all count."""
 _MOAB_ALONE = {
     "POWERPOLICY": "set mode of power_saving, and the commands of the adapter's [power] "
     "(docs/administrators/power.md); nodes that Moab switched off stay off until you switch them on",

@@ -63,7 +63,7 @@ _PARTITION_ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
         (Verdict.NO_MATTER, "it does not say which jobs run"),
     ),
 }
-"""What is no node choice, charge or limit of a partition."""
+"""Other attributes of partitions than node choice, charges and limits."""
 
 _NO_LIMITS = (
     "there are no limits of single nodes; where it says how many processors a node may give, set np of the "

@@ -14,7 +14,7 @@ _SELECTORS: Final[Mapping[str, str]] = {
     "QOSCFG": "qos",
 }
 PLANNED_FLAGS: Final = frozenset({"RESERVEALWAYS", "RESERVED", "RUNNOW"})
-"""Flags that ask for what every job has: a planned start."""
+"""Flags that request a planned start, which every job has."""
 _ROLES: Final[Mapping[str, str]] = {"PREEMPTOR": "preemptors", "PREEMPTEE": "targets"}
 PREEMPTION_FLAGS: Final = frozenset(_ROLES)
 _ALL: Final = frozenset({"", "ALL", "BASE", "DEFAULT"})

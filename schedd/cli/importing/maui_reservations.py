@@ -34,7 +34,7 @@ _NEEDED_BY = {name: what for what, names in _MISSING.items() for name in names}
 
 
 class _InexpressibleError(ValueError):
-    """An entry without equivalent in schedd.toml; ``example`` is the part in which equal lines differ."""
+    """An entry without equivalent in schedd.toml; ``example``: where equal lines differ."""
 
     def __init__(self, message: str, example: str) -> None:
         super().__init__(f"{example}: {message}")

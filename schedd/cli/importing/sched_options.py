@@ -39,7 +39,7 @@ _OPENPBS_ALONE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SchedOption:
-    """One option; ``prime`` is the half of the day in which it applies: ``prime``, ``non_prime``, ``all``."""
+    """One option; ``prime`` is the half of the day when it applies: ``prime``, ``non_prime``, ``all``."""
 
     line: int
     name: str

@@ -178,7 +178,7 @@ def run_with_exit_code(
 
 
 def describe_refusal(error: Refused) -> str:
-    """Return what is wrong, where, and what helps."""
+    """Return the error, its place, and the remedy."""
     if error.kind == "no-token" and "Authorization" in error.hint:  # no hint for a command's user
         return f"{error.detail}; {_TOKEN_HINT}"
     return error.places[0] if error.places else str(error)

@@ -30,7 +30,7 @@ def show_my_jobs(
 ) -> Response:
     """The jobs of the viewer, or the visible jobs of a ``user``; and recently ended ones.
 
-    The tables have ``most`` rows each, and up to as many later jobs whose promises are at risk.
+    The tables have ``most`` rows each, and up to as many later jobs with promises at risk.
     """
     own = viewer.bearer.name.partition("@")[0] if viewer.bearer.role == "user" else ""
     whose = user or own

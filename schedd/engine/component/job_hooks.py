@@ -157,7 +157,7 @@ def charge_factor(known: "EngineState | PlanSnapshot", facts: JobFacts) -> float
 
 
 def charged_jobs(state: "EngineState", record: "JobRecord") -> Sequence[JobFacts]:
-    """Return the jobs whose owners are charged with a run that ended; usually the job itself."""
+    """Return the jobs that name the owners charged with an ended run; usually the job itself."""
     for one in components():
         found = one.charged_jobs(state, record) if one.charged_jobs is not None else None
         if found is not None:

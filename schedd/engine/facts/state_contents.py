@@ -118,7 +118,7 @@ class StateContents(EngineColumns):
     counted: dict[str, None] = declared(KEYS, make=dict)
     """Node resources that the plan counts, apart from cpus, memory and gpus; the first ones reported."""
     uncounted: dict[str, None] = declared(KEYS, make=dict)
-    """Node resources for which the plan has no column left: a job that requests one is not planned."""
+    """Node resources without a column in the plan: a job that requests one is not planned."""
     queues: dict[str, QueueFacts] = declared(facts_by_name(QueueFacts), make=dict)
     server: ServerFacts = declared(SERVER, default=ServerFacts())
     limits: LimitBook = declared(OWN, make=LimitBook)

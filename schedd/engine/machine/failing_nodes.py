@@ -1,4 +1,4 @@
-"""Nodes on which jobs fail: closed for new jobs, unless the failures have a cause outside the node.
+"""Nodes where jobs fail: closed for new jobs, unless the failures have a cause outside the node.
 
 A node is closed after ``hole_failures`` early failures in a row of jobs of ``hole_users`` users. Two rules
 keep faults of jobs and of the server from closing nodes:

@@ -24,7 +24,8 @@ from schedd.wire import (
 )
 
 START_SETTLES_S = 5
-"""Seconds by which a server may correct the start of a run: it first reports the time of sending the job."""
+"""Maximum correction of a run's start by a server, in seconds: it first reports the time of sending the job.
+"""
 _FEW = 5  # a loss of so few jobs or nodes is never suspicious, whatever its share
 _ACCEPTED = 0  # in the place of the moment since when a loss is doubted: it is not doubted any more
 _ALL_GONE_S = 3600

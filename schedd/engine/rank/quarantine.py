@@ -52,7 +52,7 @@ class JobErrorGuard:
 
 
 def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> None:
-    """Quarantine a job that made the planner fail; it keeps what it holds on the server."""
+    """Quarantine a job that made the planner fail; it keeps its nodes on the server."""
     state.alert(event, "quarantine", f"planning job {record.id} failed: {why}", record.id)
     if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
         return

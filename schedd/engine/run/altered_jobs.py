@@ -1,4 +1,4 @@
-"""Altered jobs: the server's new facts of a known job, and what they change in its plan."""
+"""Altered jobs: the server's new facts of a known job, and their effects on its plan."""
 
 from schedd.engine.facts.job_requests import holds_resources, is_eligible
 from schedd.engine.facts.phases import Step, apply_step

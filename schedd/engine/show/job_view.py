@@ -125,7 +125,7 @@ class JobView:
     deadline as planned now; `missed`: it cannot end in time any more. Empty without a deadline. With
     `deadline_required` it is a forecast: `at_risk` below that probability."""
     deadline_required: float | None
-    """The probability with which the deadline must be kept, from 0 to 1; null: none was requested."""
+    """The required probability of the deadline, from 0 to 1; null: none was requested."""
     deadline_probability: float | None
     """Of a job with `deadline_required`: the probability that it ends in time, by the latest forecast."""
     earliest_deadline: int | None

@@ -54,7 +54,7 @@ _ACCOUNTS: Final = FieldRule(
 
 
 def _held_for_uses(holds: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
-    """Return what is held for bookings: jobs get their holds again when they are planned again."""
+    """Return the amounts held for bookings: jobs get their holds again when they are planned again."""
     return {key: held for key, held in holds.items() if key.startswith(BOOKING)}
 
 
@@ -172,7 +172,7 @@ def published_accounts(state: EngineState) -> PublishedAccounts:
 def limit_moments(book: AccountBook, now: int, _: int) -> None:
     """Let no period, account or reading of logs be of the future when the clock was set back.
 
-    An account whose period would begin later is renewed at that time.
+    An account with a period in the future is renewed at that time.
     """
     for name, one in list(book.accounts.items()):
         until = one.since if one.until and one.since > now else one.until

@@ -373,7 +373,7 @@ class PlanAlternatives:
         live = _values(plan, facts_now, now, weights)
         reference = dict(zip(kept.found.weights, live.tolist(), strict=True))
         value = ObjectiveWeights(kept.found.weights, reference)
-        # A job whose new place is taken gets another one; or it stays, and so do jobs in its way.
+        # A job gets another place if its new one is taken; or it stays, and so do jobs in its way.
         moved = plan.fork()
         criteria = CriterionWeights(parse_criteria(fork.published.settings.criteria))
         allocations = tuple(wanted.values())
@@ -412,8 +412,8 @@ class PlanAlternatives:
 
 
 def _place_together(plan: Plan, wanted: dict[str, Allocation], now: int) -> tuple[Plan, list[str]]:
-    """Remove from ``wanted`` the jobs whose places conflict with the rest of the plan. Return the plan with
-    the others at their places, and the removed jobs, which stay where they are.
+    """Remove from ``wanted`` the jobs with places that conflict with the rest of the plan. Return the plan
+    with the others at their places, and the removed jobs, which stay where they are.
     """
     removed: list[str] = []
     while True:

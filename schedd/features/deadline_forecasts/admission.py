@@ -16,7 +16,7 @@ from schedd.wire import DeadlineForecastFacts, DeadlinesForecast, JobDeleted, Jo
 
 
 def on_deadlines_forecast(state: EngineState, event: DeadlinesForecast) -> None:
-    """Judge deadlines by their forecasts, and note the forecasts whose outcomes are learned from."""
+    """Judge deadlines by their forecasts, and record the forecasts for learning from their outcomes."""
     part = forecasts_state(state)
     if not state.site.part(DeadlineForecastSettings).admission:
         return
@@ -126,7 +126,7 @@ def count_outcome(state: EngineState, event: JobDeleted | JobEnded) -> None:
 
 
 def close_batch(state: EngineState, _event: str) -> None:
-    """Count the forecasts whose deadline has passed."""
+    """Count the forecasts with a past deadline."""
     part = forecasts_state(state)
     waiting, running = part.waiting.advance_clock(state.now), part.running.advance_clock(state.now)
     if waiting or running:

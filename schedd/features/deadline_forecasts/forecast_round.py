@@ -1,4 +1,4 @@
-"""Forecasts of ends, computed with each round of expected starts, for the jobs whose starts it has.
+"""Forecasts of ends, computed with each round of expected starts, for the jobs with starts in the round.
 
 The round computes the probability that each job with such a deadline ends in time. It also forecasts the ends
 of some other jobs, for deadlines of its own choice: their outcomes calibrate the probabilities also where few
@@ -29,7 +29,7 @@ _TESTS: Final = 40
 _OPEN_TESTS: Final = 400
 """Forecasts of other jobs with an unknown outcome, of each kind."""
 _SAME: Final = 60
-"""Seconds by which the earliest deadline may change without a new event."""
+"""Maximum change of the earliest deadline without a new event, in seconds."""
 
 
 def is_forecast_needed(published: PlanSnapshot) -> bool:
@@ -241,5 +241,5 @@ def _hash(job: str, use: bytes) -> int:
 
 
 def _drawn_level(job: str) -> float:
-    """Return the probability of the deadline with which the forecast of a job is tested."""
+    """Return the probability of a job's tested deadline, drawn from its id."""
     return (_hash(job, b"level") + 0.5) / (1 << 32)

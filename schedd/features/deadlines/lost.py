@@ -105,7 +105,7 @@ def remove_lost_deadlines(state: EngineState, event: str) -> None:
 
 
 def next_lost_deadline(state: EngineState) -> int:
-    """Return the first second in which another deadline will be missed; FOREVER: none."""
+    """Return the first second when another deadline will be missed; FOREVER: none."""
     if state.site.weights.deadline_lost != "hold":
         return FOREVER
     _, latest = _latest_starts(state)

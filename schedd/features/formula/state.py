@@ -27,7 +27,7 @@ class FormulaState:
     """The component's state."""
 
     rows: dict[str, tuple[JobFacts, ParsedRequest, FormulaJobRow]] = declared(FOUND, make=dict)
-    """By job: its inputs of the terms, after the facts and the request from which they were made."""
+    """By job: its inputs of the terms, after the facts and the request that they were made from."""
     basis: tuple[object, ...] = declared(SHARED, default=())
     """Common inputs of all rows; another value makes all rows invalid."""
     totals: Mapping[str, float] | None = declared(MOMENT, default=None)  # terms about the whole cluster

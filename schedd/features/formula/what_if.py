@@ -72,7 +72,7 @@ def check_what_if_threshold(
     understood: ParsedRequest,
     instead_of: str,  # noqa: ARG001
 ) -> WaitingFor | None:
-    """Return the reason for which the job would wait; None: it would not."""
+    """Return the reason why the job would wait; None: it would not."""
     formula = published.part(PublishedFormula).formula
     if formula is None or formula.threshold is None:
         return None

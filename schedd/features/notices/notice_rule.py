@@ -31,7 +31,7 @@ class Notice:
     forecast: DeadlineFacts | None = None
     """For `lost`: the forecast of a deadline with a probability, which is below that probability now."""
     gain: TighterWalltime | None = None
-    """For `tighter`: the walltime with which the job would start sooner."""
+    """For `tighter`: the walltime that would start the job sooner."""
     walltime: int = -1
     """For `walltime`: the new walltime of the run in seconds, and"""
     former_walltime: int = -1

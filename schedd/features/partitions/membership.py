@@ -90,7 +90,7 @@ class PartitionTable:
         return _read_named(facts).names
 
     def candidates(self, facts: JobFacts) -> tuple[str, ...]:
-        """The partitions in which a job may run, in order of preference; empty: see ``refusal``."""
+        """The partitions where a job may run, in order of preference; empty: see ``refusal``."""
         if not self.names:
             return ()
         last = self._last  # other threads use the table, too
@@ -99,7 +99,7 @@ class PartitionTable:
         return self._find(facts)[1]
 
     def _find(self, facts: JobFacts) -> tuple[_Named, tuple[str, ...]]:
-        """Return the partitions that a job names, and those in which it may run."""
+        """Return the partitions that a job names, and the partitions where it may run."""
         last = self._last
         if last[0] is facts:
             return last[1], last[2]

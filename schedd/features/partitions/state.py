@@ -33,7 +33,7 @@ class PartitionState:
     examined_starts: int = declared(NUMBER, default=0)
     """When they were last considered for an immediate start."""
     choice_second: int = declared(NUMBER, default=0)
-    """The last second in which a partition was chosen again for a job that had one, and"""
+    """The last second when a partition was chosen again for a job that had one, and"""
     choices: int = declared(NUMBER, default=0)  # how many such choices were made in it
     freed: int = declared(NUMBER, default=0)  # 1: since then a job ended, or nodes changed
 

@@ -83,8 +83,8 @@ class PowerState:
     free_since: dict[str, int] = declared(NAMES, make=dict)  # by examined node: time since which it is idle
     meters: dict[str, Meter] = declared(_METERS, make=dict, carried=True, lasting=True)
     """By node: readings of its power meter."""
-    meters_due: int = declared(NUMBER, default=0, carried=True)  # next time at which readings take effect
-    due: int = declared(NUMBER, default=0)  # next time at which nodes are examined for switching
+    meters_due: int = declared(NUMBER, default=0, carried=True)  # next time when readings take effect
+    due: int = declared(NUMBER, default=0)  # next time when nodes are examined for switching
     would_be_off: tuple[str, ...] = declared(FieldRule(load=tuple), default=())
     """In a dry run: the nodes that would be off."""
     saved_until: int = declared(NUMBER, default=0, carried=True, lasting=True)

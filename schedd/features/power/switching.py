@@ -30,7 +30,7 @@ _EVERY_S: Final = 30  # maximum seconds between two examinations
 
 @dataclass(frozen=True, slots=True)
 class _NextUses:
-    """By node: the next time at which it is needed. An absent node is never needed."""
+    """By node: the next time when it is needed. An absent node is never needed."""
 
     first: dict[str, int]
 

@@ -194,7 +194,7 @@ def close_batch(state: EngineState, event: str) -> None:
 
 
 def begin_predictions(state: EngineState) -> None:
-    """Adapt the predictor to the settings: they may be others than those under which it was saved."""
+    """Adapt the predictor to the settings: they may differ from the settings when it was saved."""
     part = state.part(PredictionState)
     if not prediction_settings(state.settings).predict:
         part.predictor = None

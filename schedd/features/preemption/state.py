@@ -150,7 +150,7 @@ class PreemptionState:
     away: dict[str, int] = declared(NAMES, make=dict, carried=True)
     """By job that was ordered to return to its queue and has not started again: when."""
     counted: dict[str, int] = declared(NAMES, make=dict, carried=True)
-    """Running jobs whose wait was counted, each with the start of its run."""
+    """Running jobs with a counted wait, each with the start of its run."""
 
 
 @dataclass(frozen=True, slots=True)

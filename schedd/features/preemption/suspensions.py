@@ -181,7 +181,7 @@ def _preemptor_slots(state: EngineState) -> set[int]:
 
 
 def _arrange(state: EngineState, one: SuspendedRun, record: JobRecord, moment: int, event: str) -> None:
-    """Plan a run's return at ``moment`` and what it keeps until then; displace planned jobs."""
+    """Plan a run's return at ``moment`` and the resources that it keeps until then; displace planned jobs."""
     plan, slot, now, left = state.plan, record.slot, state.now, _seconds_left(one, record)
     if one.kept >= 0:
         state.drop_slot(one.kept)

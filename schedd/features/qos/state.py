@@ -44,7 +44,7 @@ class QosState:
     waits: dict[tuple[str, str], WaitHistogram] = declared(_WAITS, make=dict, carried=True, lasting=True)
     """By queue and QOS: how long started jobs had waited."""
     counted: dict[str, int] = declared(NAMES, make=dict, carried=True)
-    """Running jobs whose wait was counted, each with the start of its run."""
+    """Running jobs with a counted wait, each with the start of its run."""
     last: tuple[tuple[object, ...], str] | None = declared(MOMENT, default=None)
     """What the QOS of the latest job was derived from, and the QOS. An arrival needs it several times."""
 

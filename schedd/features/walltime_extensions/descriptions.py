@@ -8,7 +8,7 @@ from schedd.features.walltime_extensions.state import PublishedExtensions
 
 
 def describe_extension(published: PlanSnapshot, record: JobRecord) -> list[str]:
-    """Return what was added to the walltime of a run, what is requested, and why no more was added."""
+    """Return the extension of a run's walltime, the requested one, and why no more was added."""
     one = published.part(PublishedExtensions).runs.get(record.id)
     if one is None or record.phase is not Phase.RUNNING or one.started != record.run.started:
         return []

@@ -25,7 +25,7 @@ class WalltimeExtensionSettings(Section):
     times: Annotated[int, Field(ge=1, le=1_000)] = 1
     """Most extensions of one run."""
     before: Step = 300
-    """Time before the end of the walltime at which an extension is decided; at least a minute."""
+    """An extension is decided this long before the end of the walltime; at least a minute."""
     delay: Seconds = 0
     """The planned start of another job may move later by at most this, and never beyond its promise. 0: only
     time that no planned job needs is used."""

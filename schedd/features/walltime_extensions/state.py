@@ -1,4 +1,4 @@
-"""State of walltime extensions: the runs to examine, and what was done for each run."""
+"""State of walltime extensions: the runs to examine, and the actions for each run."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace

@@ -50,7 +50,7 @@ class FederationRoute(IsoTimesRoute):
 
 
 async def _note_act(request: Request, answer: Response | None = None, refused: str = "") -> None:
-    """Note an act with its ``answer``, or with the reason for which it was refused."""
+    """Note an act with its ``answer``, or with the reason of its refusal."""
     path = request.url.path
     who: str = getattr(request.state, "federation_caller", "")
     if not who or request.method in _READING_METHODS or path in _QUESTIONS:

@@ -121,7 +121,7 @@ class FederationBooking(FederationItem[BookingAttempt]):
         return scale_seconds(self.duration, self.factor_at(speed))
 
     def factor_at(self, speed: float) -> float:
-        """Return the number by which lengths are divided at a cluster of this speed."""
+        """Return the divisor of lengths at a cluster of this speed."""
         return speed if self.by_speed else 1.0
 
     def resources_at(self, factor: float) -> dict[str, str]:

@@ -294,7 +294,7 @@ class Stream(Chaos):
     # ---- acts -----------------------------------------------------------------------------------
 
     def more_acts(self) -> list[tuple[int, Callable[[], None]]]:
-        """Return the acts that streams have besides those of all random lives, with their weights."""
+        """Return the acts of streams in addition to the acts of all random lives, with their weights."""
         return [
             (1, self.set_account),
             (1, self.move_amount),

@@ -1,4 +1,4 @@
-"""The formula in force: ranks, its threshold, its source, and what is reported of it."""
+"""The formula in force: ranks, its threshold, its source, and reports about it."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ DAY = 86_400
 
 
 class FormulaSite(Cluster):
-    """A cluster whose jobs are ranked by a formula of the site."""
+    """A cluster with jobs that are ranked by a formula of the site."""
 
     def __init__(self, expression: str = "", site: dict[str, Any] | None = None, **more: Any) -> None:
         formula = {"expression": expression, **more.pop("formula", {})}

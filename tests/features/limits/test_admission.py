@@ -467,7 +467,7 @@ def _check_nobody_waits_for_free_room(cluster: Cluster) -> None:
 
 def _check_all_jobs_are_submitted(cluster: Cluster) -> None:
     part = limit_state(cluster.engine.state)
-    # A limit whose jobs have all ended has no tally.
+    # A limit without running jobs has no tally.
     tallies = [tally for pool, tally in part.tallies.items() if part.limits[pool].counts == "submitted"]
     counted = [job for tally in tallies for job in (*tally.inside, *tally.outside)]
     assert sorted(counted) == sorted(cluster.engine.state.records)

@@ -1,4 +1,4 @@
-"""Limits on what runs at once, kept at every moment of the plan."""
+"""Limits on concurrent use, kept at every moment of the plan."""
 
 from random import Random
 
@@ -128,7 +128,7 @@ def test_a_lowered_limit_moves_planned_jobs_and_breaks_promises_by_name() -> Non
         cluster.submit(job)
     assert starts(cluster, *"5678") == [100] * 4
     limit_server(cluster, max_user_run="2")
-    # Four run already: that is the server's affair. What is planned keeps to the limit.
+    # Four run already: that is the server's affair. Planned jobs keep to the limit.
     assert starts(cluster, *"5678") == [100, 100, 200, 200]
     assert cluster.breaches("5") == []
     assert cluster.at_risk("8") == "queue stopped or limit lowered"

@@ -1,4 +1,4 @@
-"""A node of an emulated server on which jobs fail is closed, tried by one job, and opened after a success."""
+"""A node of an emulated server where jobs fail is closed, tried by one job, and opened after a success."""
 
 import asyncio
 from collections.abc import Callable

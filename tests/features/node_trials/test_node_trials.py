@@ -1,4 +1,4 @@
-"""A node on which jobs failed is tried by one short job after a pause, and opened if that succeeds."""
+"""A node where jobs failed is tried by one short job after a pause, and opened if that succeeds."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.engine.cluster import Cluster, T
 
 
 def closed_cluster(nodes: int = 1, **trials: Any) -> Cluster:
-    """A cluster in which n1 was closed at 25 s, since five jobs of two users failed there."""
+    """A cluster where n1 was closed at 25 s, since five jobs of two users failed there."""
     cluster = Cluster(nodes=nodes, site={"node_trials": trials} if trials else {})
     for number in range(5):
         cluster.submit(f"f{number}", "n1:ppn=4", 1000, owner=f"{'ann' if number else 'bob'}@x")
@@ -21,7 +21,7 @@ def closed_cluster(nodes: int = 1, **trials: Any) -> Cluster:
 
 
 def end(cluster: Cluster, job: str, after: int, status: int) -> None:
-    """A running job ends after so many seconds."""
+    """A running job ends after these seconds."""
     cluster.server.now += after
     cluster.server.jobs.pop(job, None)
     cluster.send(JobEnded(id=f"end:{job}", time=cluster.server.now, job_id=job, exit_status=status))

@@ -447,7 +447,7 @@ _jobs = st.lists(
 
 
 def _allowed_nodes(sets: dict[str, Any], named: str, owner: str, group: str) -> list[set[str]]:
-    """The sets of nodes of which one may have the whole job, by a plain reading of the rules."""
+    """The sets of nodes that may each have the whole job, by a plain reading of the rules."""
     names = named.split(":") if named else list(sets)
     if any(name not in sets for name in names):
         return []

@@ -34,7 +34,7 @@ PAGE = "/dashboard/main/my-jobs"
 
 @pytest.fixture
 def served() -> Iterator[Callable[..., TestClient]]:
-    """Return a function that serves a cluster in which job 3, of the caller, waits behind a wide job."""
+    """Return a function that serves a cluster where job 3, of the caller, waits behind a wide job."""
     warm_up()
     clusters = Clusters(
         {"main": EngineSettings(site=site_policy(SITE)).with_changes(predict=True)}, StillClock()
@@ -111,7 +111,7 @@ def test_a_notice_proposes_a_tighter_walltime_once(served: Callable[..., TestCli
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
 
     def send_notices(*, predicted: bool = True) -> list[dict[str, Any]]:
-        """Find and send the notices of a daemon that was started anew; return all that were sent."""
+        """Find and send the notices of a restarted daemon; return all that were sent."""
         notifier = Notifier(
             clusters["main"],
             settings,

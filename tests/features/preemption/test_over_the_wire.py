@@ -76,7 +76,7 @@ async def test_urgent_jobs_suspend_checkpoint_and_requeue_their_victims(tmp_path
             victim = submit(batch)
             await job(victim, lambda one: one["job_state"] == "R")
 
-            # First those lose nothing, then the one that has to begin anew.
+            # First jobs that lose nothing, then the job that has to begin again.
             urgent = [submit("urgent")]
             await job(urgent[0], lambda one: one["job_state"] == "R")
             paused = await job(suspended, lambda one: one["job_state"] == "S")

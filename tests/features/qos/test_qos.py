@@ -1,4 +1,4 @@
-"""QOS: which one a job has, who may use it, and what follows for its rank, limits and price."""
+"""QOS: which one a job has, who may use it, and its effects on rank, limits and price."""
 
 import re
 from typing import Any

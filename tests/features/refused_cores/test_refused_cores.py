@@ -24,7 +24,7 @@ class LosingServer(Server):
 
 
 def losing_cluster(lost: int, nodes: int = 1, **settings: Any) -> tuple[Cluster, LosingServer]:
-    """A cluster of nodes with 4 cores, of which n1 has lost some."""
+    """A cluster of nodes with 4 cores; n1 has lost some."""
     cluster = Cluster(nodes=nodes, **settings)
     server = cluster.server = LosingServer(**vars(cluster.server), lost={"n1": lost})
     return cluster, server

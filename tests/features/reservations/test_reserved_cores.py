@@ -59,7 +59,7 @@ def test_planned_jobs_move_only_as_far_as_they_hold_reserved_cores() -> None:
 
 
 def test_running_jobs_count_against_the_cores_that_are_not_reserved() -> None:
-    """Also jobs whose access changed while they ran, since the lists of a gate change."""
+    """Also jobs with changed access while they ran, since the lists of a gate change."""
     cluster = Cluster(nodes=1, cpus=8)
     cluster.submit("1", "1:ppn=3", 500)
     cluster.submit("2", "1:ppn=2", 400, owner="eve")

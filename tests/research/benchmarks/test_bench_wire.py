@@ -1,4 +1,4 @@
-"""`python -m research bench wire`: what it measures and what it writes."""
+"""`python -m research bench wire`: its measurements and its output."""
 
 import json
 import selectors

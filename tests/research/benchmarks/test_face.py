@@ -1,4 +1,4 @@
-"""`python -m research bench face`: what it writes of pages, their data, and commands."""
+"""`python -m research bench face`: its output about pages, their data, and commands."""
 
 import json
 from dataclasses import replace

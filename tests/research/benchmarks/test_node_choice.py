@@ -1,4 +1,4 @@
-"""The study of node choice: what it writes, and that jobs with gpus gain by the rule."""
+"""The study of node choice: its output, and the gain of jobs with gpus by the rule."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`python -m research bench optimise`: what it writes, and what it refuses."""
+"""`python -m research bench optimise`: its output, and its refusals."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`python -m research bench predict`: what it writes, and what it refuses."""
+"""`python -m research bench predict`: its output, and its refusals."""
 
 import json
 from io import StringIO

@@ -1,4 +1,4 @@
-"""Cells of experiments as data: which replay each is, on which part of a log."""
+"""Cells of experiments as data: the replay of each, and its part of a log."""
 
 import json
 import re
@@ -131,7 +131,7 @@ def test_what_counts_as_the_searchs_own_source_is_never_run_without_a_search(log
             run.add(Path(frame.f_code.co_filename))
 
     cell = Cell(workload=SMALL, name=policy, policy=policy)
-    run_cell(cell, str(logs))  # kernels are loaded, or compiled, before anybody looks
+    run_cell(cell, str(logs))  # kernels are loaded, or compiled, before the measurement
     sys.setprofile(note)
     try:
         run_cell(cell, str(logs))

@@ -120,7 +120,7 @@ def test_a_dask_scheduler_that_runs_already_is_used_if_its_workers_have_this_pro
         failed = run_cells(cells, str(logs), lambda cell, row: rows.update({cell.name: row}), address=address)
         assert set(rows) == {"easy", "conservative"}
         assert rows["easy"]["avg_wait_s"] == run_cell(cells[0], str(logs))["avg_wait_s"]
-        # One that fails does not keep the others from running.
+        # A failed one does not keep the others from running.
         assert [(cell.policy, type(error)) for cell, error in failed] == [("nonsense", KeyError)]
         monkeypatch.setattr(parallel, "code_version", lambda: threading.current_thread().name)
         with pytest.raises(TraceError, match="workers run another version of schedd"):
