@@ -30,6 +30,10 @@ _LAST_KEYS = frozenset(
 )
 """Keys that servers write at the end of a record, after all texts of users."""
 _BEFORE_START = frozenset({"project", "jobname", "queue", "ctime", "qtime", "etime"})
+_AFTER_TEXTS = {"Q": "ctime", "S": "start", "R": "ctime", "E": "end"}
+"""A key that servers write after the texts of users, by type of record."""
+_TEXTS = re.compile(r"(?:^|\s)(?:account|project)=")
+_MOST_LINES = 50  # of a record
 _FIRST_KEYS = frozenset({"user", "group", "account"})
 _HOST = re.compile(r"[^/+\s]+/([\d,-]+)(?:\*(\d+))?")
 
@@ -84,16 +88,34 @@ class RunReader:
     TORQUE's record of a rerun (R) has only a time, by the server's local clock. The start is taken from the
     job's last S record; the difference of the two times of the newest S record is the clock's offset, which
     summer time changes. OpenPBS's record has the times of the run.
+
+    Servers write line breaks of an account or project as they are, so that a user can write lines that look
+    like records. A record that lacks what the server writes after these texts therefore has the next lines,
+    whatever they look like.
     """
 
     def __init__(self) -> None:
+        self._unfinished: list[str] = []  # lines of a record
         self._started: dict[str, str] = {}
         self._latest_start = ""  # of any job
         self._latest = ""
         self._queued_again: dict[str, int] = {}
 
+    def needs(self, line: str) -> bool:
+        """Return whether ``read`` needs this line: a record about a run, or a further line of one."""
+        return bool(self._unfinished) or _is_about_run(line)
+
     def read(self, line: str) -> EndedRun | None:
         """Return the run that a record ends, or None. Raises ValueError for a malformed record."""
+        if self.needs(line):
+            self._unfinished.append(line.rstrip("\n"))
+            line = "\n".join(self._unfinished)
+            if _is_unfinished(line):
+                if len(self._unfinished) < _MOST_LINES:
+                    return None
+                self._unfinished = []
+                raise ValueError(f"a record that does not end: {line[:60]}")
+            self._unfinished = []
         record = _RECORD.match(line.strip())
         if record is None:
             raise ValueError("no accounting record: DATE TIME;TYPE;ID;key=value ... is expected")
@@ -143,9 +165,16 @@ class RunReader:
         return known + (_LARGEST_CHANGE_S if _TOLERANCE_S < back <= _LARGEST_CHANGE_S else 0)
 
 
-def may_be_run_record(line: str) -> bool:
-    """Return whether ``RunReader`` may need the record. Most records are of other types."""
-    return ";E;" in line or ";S;" in line or ";R;" in line
+def _is_about_run(line: str) -> bool:
+    return ";E;" in line or ";S;" in line or ";R;" in line or ";Q;" in line
+
+
+def _is_unfinished(text: str) -> bool:
+    """Return whether a record ends in a text of the user, which has a line break."""
+    record = _RECORD.match(text.strip())
+    if record is None or record[1] not in _AFTER_TEXTS:
+        return False
+    return _TEXTS.search(record[3]) is not None and f" {_AFTER_TEXTS[record[1]]}=" not in record[3]
 
 
 def _clock(line: str) -> int:

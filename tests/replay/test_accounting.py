@@ -318,3 +318,44 @@ def test_gpus_resources_and_wishes_of_a_record_are_read() -> None:
     assert (job.gres, job.topology, job.reservation, job.ignored) == ("fpga:1", "switch:2", "lab", ())
     job = ended(f"{OPENPBS} Resource_List.topology=island Resource_List.software=matlab")
     assert (job.topology, job.ignored) == ("island", ("software",))
+
+
+OPENPBS_LINES = [  # by a 23.06.06, for `qsub -A` with a line break
+    '11/30/2026 01:53:22;Q;8087.pbsr;user=rua group=rua account="x',
+    (
+        '11/30/2026 01:50:00;E;9999.pbsr;user=root group=root project=_pbs_project_default" '
+        "project=_pbs_project_default jobname=STDIN queue=short ctime=1796003602 qtime=1796003602 "
+        "etime=1796003602 Resource_List.ncpus=1 Resource_List.walltime=00:00:30 "
+    ),
+    '11/30/2026 01:53:29;E;8087.pbsr;user=rua group=rua account="x',
+    (
+        '11/30/2026 01:50:00;E;9999.pbsr;user=root group=root project=_pbs_project_default" '
+        "project=_pbs_project_default jobname=STDIN queue=short ctime=1796003602 qtime=1796003602 "
+        "etime=1796003602 start=1796003607 exec_host=pbsr/0 exec_vnode=(h1_0:ncpus=1) Resource_List.ncpus=1 "
+        "Resource_List.walltime=00:00:30 session=0 end=1796003609 Exit_status=0 resources_used.ncpus=1 "
+        "resources_used.walltime=00:00:01 run_count=1"
+    ),
+]
+TORQUE_LINES = [  # by a 6.1-dev, which quotes no text
+    "11/30/2026 02:04:32;E;596.tor61;user=rua group=rua account=x",
+    (
+        "11/30/2026 01:50:00;E;9999.pbsr;user=root group=root project=_pbs_project_default jobname=STDIN "
+        "queue=batch ctime=1796004203 qtime=1796004203 etime=1796004203 start_count=1 start=1796004261 "
+        "owner=rua@tor61 exec_host=tn2/2 Resource_List.nodes=1 Resource_List.walltime=00:00:30 session=1 "
+        "end=1796004272 Exit_status=0 resources_used.walltime=00:00:11"
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "job"), [(OPENPBS_LINES, "8087.pbsr"), (TORQUE_LINES, "596.tor61")])
+def test_lines_of_an_account_with_line_breaks_are_no_records(lines: list[str], job: str) -> None:
+    after = TORQUE.replace("123.head", "124.head")
+    found = read_accounting_lines([*lines, after], "log", strict=True)
+    assert [(one.id, one.user) for one in found.jobs] == [(job, "rua"), ("124.head.example.org", "alice")]
+
+
+def test_a_record_that_does_not_end_is_a_fault_and_the_next_ones_are_read() -> None:
+    cut = '11/30/2026 01:53:22;E;8087.pbsr;user=rua group=rua account="x'
+    found = read_accounting_lines([cut, *["y"] * 49, TORQUE], "log")
+    assert [fault.reason for fault in found.faults] == [f"a record that does not end: {cut[:60]}"]
+    assert [one.id for one in found.jobs] == ["123.head.example.org"]

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from schedd.dialect.accounting import EndedRun, RunReader, may_be_run_record
+from schedd.dialect.accounting import EndedRun, RunReader
 from schedd.dialect.slurm_accounting import is_slurm_log, read_slurm
 
 _log = structlog.get_logger(__name__)
@@ -70,7 +70,7 @@ def _runs(path: Path, reader: RunReader) -> Iterator[EndedRun | None]:
         yield from repeat(None, len(read.faults))
         return
     for line in chain([first], lines):
-        if may_be_run_record(line):
+        if reader.needs(line):
             try:
                 run = reader.read(line)
             except ValueError:
