@@ -90,10 +90,22 @@ def _text(value: Any) -> Iterator[bytes]:
     """JSON in pieces: the encoder lets no other thread run before it is done."""
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         opening = "{"
+        small: dict[str, Any] = {}
+        room = _PIECE
         for key, one in value.items():
-            yield (opening + _dumps(key) + ":").encode("utf-8", "surrogatepass")
-            yield from _text(one)
-            opening = ","
+            weight = _weigh(one)
+            if small and weight > room:
+                yield (opening + _dumps(small)[1:-1]).encode("utf-8", "surrogatepass")
+                opening, small, room = ",", {}, _PIECE
+            if weight > _PIECE:
+                yield (opening + _dumps(key) + ":").encode("utf-8", "surrogatepass")
+                yield from _text(one)
+                opening = ","
+            else:
+                small[key] = one
+                room -= weight
+        if small:
+            yield (opening + _dumps(small)[1:-1]).encode("utf-8", "surrogatepass")
         yield b"}" if value else b"{}"
     elif isinstance(value, list) and len(value) > _PIECE:
         opening = "["
@@ -104,6 +116,13 @@ def _text(value: Any) -> Iterator[bytes]:
         yield b"]"
     else:
         yield _dumps(value).encode("utf-8", "surrogatepass")
+
+
+def _weigh(value: Any) -> int:
+    """Return about how many elements a value has, in all its levels but those of lists."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_weigh, value.values()))
+    return 1 + len(value) if isinstance(value, list) else 1
 
 
 def _dumps(value: Any) -> str:

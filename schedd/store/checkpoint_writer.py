@@ -35,6 +35,8 @@ _BUSY_PAUSE_FACTOR = 3  # the same while the engine is busy: a late checkpoint m
 _MAX_REPLAY_S = 6.0
 _MAX_REPLAY_FACTOR = 3  # replay <= factor * processor time of one checkpoint
 _MIN_PIECE_S = 0.001  # processor time between two pauses
+_PACKED_TOGETHER = 1 << 15
+"""Bytes that are compressed in one call: each call waits for the interpreter lock."""
 
 
 class _Abandoned(Exception):
@@ -133,10 +135,17 @@ class CheckpointWriter:
         rested, rested_at = time.thread_time(), time.monotonic()
         packer = zlib.compressobj(1)
         packed: list[bytes] = []
+        small: list[bytes | memoryview] = []
+        room = _PACKED_TOGETHER
         for part in parts:
             if self._abandoned.is_set():
                 raise _Abandoned
-            packed.append(packer.compress(part))
+            if len(part) < room:
+                small.append(part)
+                room -= len(part)
+            else:
+                packed += (packer.compress(b"".join(small)), packer.compress(part))
+                small, room = [], _PACKED_TOGETHER
             # A cheap clock first: most pieces are small, and reading the processor time is a system call.
             if time.monotonic() - rested_at < _MIN_PIECE_S:
                 continue
@@ -144,4 +153,4 @@ class CheckpointWriter:
             if worked >= _MIN_PIECE_S:
                 self._caller_waits.wait(worked * self._pause)
                 rested, rested_at = time.thread_time(), time.monotonic()
-        return b"".join((*packed, packer.flush()))
+        return b"".join((*packed, packer.compress(b"".join(small)), packer.flush()))

@@ -335,3 +335,27 @@ def test_notes_stay_with_their_job_though_requests_with_other_notes_are_equal() 
     restored = Engine.restore(cluster.engine.checkpoint()).state.records
     requests = [restored[job].understood.request for job in "12"]
     assert [one.notes for one in requests if one] == [("ncpus=8 was not followed: nodes= wins",), ()]
+
+
+_PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=30,
+)
+
+
+@given(_PLAIN, st.integers(0, 9))
+def test_pieces_of_text_are_the_json_of_the_whole(value: object, limit: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint_module, "_PIECE", 1 + limit)
+        text = b"".join(checkpoint_module._text(value))
+    assert text == json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def test_small_objects_are_text_together() -> None:
+    """Another thread may work after each piece, and every wait for it costs more than a small piece."""
+    nodes = {f"n{i}": {"cpus": i, "features": ["fast"]} for i in range(2_000)}
+    pieces = list(checkpoint_module._text(nodes))
+    assert json.loads(b"".join(pieces)) == nodes
+    assert len(pieces) < 40
+    assert max(map(len, pieces)) < 10_000

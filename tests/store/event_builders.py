@@ -86,10 +86,10 @@ def alert(number: int, time: int = 1000) -> Alert:
 class StoredState:
     """A fake engine state for checkpoints: the given bytes, and no facts."""
 
-    def __init__(self, parts: Iterable[bytes] = ()) -> None:
+    def __init__(self, parts: Iterable[bytes | memoryview] = ()) -> None:
         self._parts = parts
 
-    def parts(self) -> Iterable[bytes]:
+    def parts(self) -> Iterable[bytes | memoryview]:
         return self._parts
 
     def facts(self) -> Iterable[bytes]:

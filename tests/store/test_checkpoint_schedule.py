@@ -119,3 +119,16 @@ def test_a_checkpoint_under_way_is_abandoned_for_a_later_one() -> None:
     assert one.finished(wait=True)
     assert [zlib.decompress(body) for body in bodies] == [b"later"]
     one.close()
+
+
+@pytest.mark.parametrize("large", [0, 1, 1 << 14, 1 << 17])
+def test_pieces_of_any_size_are_compressed_in_their_order(large: int) -> None:
+    pieces: list[bytes | memoryview] = [b"", *(bytes([i]) * 700 for i in range(100)), b""]
+    pieces[50:50] = [memoryview(b"m" * large), b"after"]
+    bodies: list[bytes] = []
+    one = CheckpointWriter(0.0)
+    assert is_due(one)
+    one.start(StoredState(iter(pieces)), lambda body, _: bodies.append(body))
+    assert one.finished(wait=True)
+    assert [zlib.decompress(body) for body in bodies] == [b"".join(pieces)]
+    one.close()

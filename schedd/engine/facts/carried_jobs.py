@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final
 
 from schedd.engine.facts.records import Breach, Cause, Risk
 from schedd.model import FOREVER, Request
 from schedd.plan.schema import FieldRule
+from schedd.wire.quick_init import quick_init
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedJob:
     """Facts about one job that the server does not know. Times are seconds since the epoch, -1: none.
@@ -67,12 +70,16 @@ def request_size(request: Request | None, walltime: int) -> tuple[int, ...]:
 
 
 _DEFAULTS: Final[Mapping[str, Any]] = {one.name: one.default for one in fields(CarriedJob)}
+_read_fields: Final = attrgetter(*_DEFAULTS)  # all jobs are saved with each checkpoint
 
 
 def save_carried_job(kept: CarriedJob) -> dict[str, Any]:
     """Return the fields as plain values, without those that have their defaults."""
-    values = {name: getattr(kept, name) for name in _DEFAULTS}
-    values = {name: value for name, value in values.items() if value != _DEFAULTS[name]}
+    values = {
+        name: value
+        for (name, default), value in zip(_DEFAULTS.items(), _read_fields(kept), strict=True)
+        if value != default
+    }
     if kept.breaches:
         values["breaches"] = [[b.time, b.event, b.cause.value, b.promised, b.planned] for b in kept.breaches]
     if kept.risk is not None:
