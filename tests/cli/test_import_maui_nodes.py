@@ -116,6 +116,29 @@ def test_resources_of_the_node_global_become_licences() -> None:
     settings_in(done.toml("main"))
 
 
+def test_a_delay_of_node_sets_is_a_wait_in_moab_and_for_ever_in_maui() -> None:
+    text = "NODESETPOLICY ONEOF\nNODESETLIST a,b\nNODESETPRIORITYTYPE BESTFIT\nNODESETDELAY {}\n"
+    for moab, delay, wanted in (
+        (True, "0:10:00", {"wait": 600}),
+        (False, "0:10:00", {"strict": True}),
+        (False, "0:00:00", {"wait": 0}),
+    ):
+        done = import_maui(text.format(delay), moab=moab)
+        assert done.site["node_sets"] == {"sets": {"a": ["a"], "b": ["b"]}, **wanted}
+        settings_in(done.toml("main"))
+        assert finding_text(done, "NODESETPRIORITYTYPE").startswith("no matter: the smallest set")
+
+
+def test_lists_of_partitions_that_maui_does_not_enforce_are_named() -> None:
+    text = "NODECFG[n1] PARTITION=gpu\nUSERCFG[ann] PLIST=gpu\n"
+    assert finding_text(import_maui(text), "USERCFG[ann] PLIST").startswith("different: the list restricts")
+    closed = import_maui(f"{text}SYSCFG[base] PLIST=\n")
+    assert finding_text(closed, "USERCFG[ann] PLIST") == "translated: partitions"
+    joined = import_maui(f"{text}GROUPCFG[g] PLIST=gpu&,fast\nSYSCFG QDEF=q\nQOSCFG[q] PLIST=gpu\n")
+    assert finding_text(joined, "GROUPCFG[g] PLIST").startswith("blocker: lists are joined")
+    assert finding_text(joined, "QOSCFG[q] PLIST").startswith("blocker: no list of partitions is of a QOS")
+
+
 def test_node_sets_that_are_not_optional_are_strict() -> None:
     text = "NODESETPOLICY ONEOF\nNODESETLIST a,b\nNODESETDELAY 60\nNODESETISOPTIONAL {}\n"
     done = import_maui(text.format("FALSE"), moab=True)
@@ -171,8 +194,10 @@ def test_maui_node_sets_become_node_sets() -> None:
         "NODESETDELAY 0:10:00\nNODESETPRIORITYTYPE MINLOSS\n"
     )
     sets = settings_in(done.toml("main"))["site"]["node_sets"]
-    assert sets == {"sets": {f"rack{i}": [f"rack{i}"] for i in (1, 2, 3)}, "wait": 600}
-    assert finding_text(done, "NODESETDELAY") == "translated: node_sets.wait = 600"
+    assert sets == {"sets": {f"rack{i}": [f"rack{i}"] for i in (1, 2, 3)}, "strict": True}
+    assert finding_text(done, "NODESETDELAY").startswith(
+        "translated: node_sets.strict = true: with any delay"
+    )
     assert finding_text(done, "NODESETPRIORITYTYPE").startswith("different: ")
     first = import_maui("NODESETPOLICY FIRSTOF\nNODESETLIST rack1 rack2\n")
     assert finding_text(first, "NODESETPOLICY").startswith("different: the set that is free first")

@@ -226,6 +226,9 @@ def _translate_attribute(
         done.note(Verdict.NO_MATTER, entry.line, setting, NO_PREEMPTOR)
     elif "PREEMPT" in value.upper() or "PREEMPT" in name:
         done.note(Verdict.BLOCKER, entry.line, setting, NO_PREEMPTION)
+    elif name in ("PLIST", "PDEF") and entry.name == "QOSCFG":
+        message = "no list of partitions is of a QOS: name them for users, groups, accounts or queues"
+        done.note(Verdict.BLOCKER, entry.line, setting, f"{message} in partitions.defaults")
     elif name in ("PLIST", "PDEF"):
         pass  # with the partitions
     elif name.startswith(("MAX.", "MIN.", "DEFAULT.", "REQ.", "REQUIRED.", "EXCL.")):

@@ -42,19 +42,29 @@ def translate_node_sets(entries: Sequence[MauiEntry], done: ImportResult) -> Non
     message = "the set that is free first is taken, not the first of the list" if first else "node_sets"
     verdict = Verdict.DIFFERS if first else Verdict.TRANSLATED
     done.note(verdict, said["NODESETPOLICY"].line, "NODESETPOLICY", message)
-    strict = _OPTIONAL in said and said[_OPTIONAL].value.upper() in OFF
+    # Of Maui, every delay but 0 means that a job waits for one set however long.
+    waits = "NODESETDELAY" in said and said["NODESETDELAY"].value.strip("0:") != ""
+    forced = waits and done.unknown is not Verdict.BLOCKER
+    strict = forced or (_OPTIONAL in said and said[_OPTIONAL].value.upper() in OFF)
     if strict:
         table["strict"] = True
     if _OPTIONAL in said:
         message = f"node_sets.strict = {str(strict).lower()}"
         done.note(Verdict.TRANSLATED, said[_OPTIONAL].line, _OPTIONAL, message)
-    if "NODESETDELAY" in said and strict:
+    if forced:
+        message = "node_sets.strict = true: with any delay but 0 Maui keeps a job on one set, however long"
+        done.note(Verdict.TRANSLATED, said["NODESETDELAY"].line, "NODESETDELAY", message)
+    elif "NODESETDELAY" in said and strict:
         message = f"{_OPTIONAL} is off: a job waits for one set, however long"
         done.note(Verdict.NO_MATTER, said["NODESETDELAY"].line, "NODESETDELAY", message)
     elif "NODESETDELAY" in said:
         _translate_wait(said["NODESETDELAY"], table, done)
     for name in ("NODESETPRIORITYTYPE", "NODESETTOLERANCE"):
-        if name in said:
+        if name in said and said[name].value.upper() == "BESTFIT":
+            done.note(
+                Verdict.NO_MATTER, said[name].line, name, "the smallest set that could hold the job is taken"
+            )
+        elif name in said:
             message = "of sets free at the same time the smallest that could hold the job is taken"
             done.note(Verdict.DIFFERS, said[name].line, name, message)
 

@@ -17,6 +17,12 @@ _WHO: Final = {**OWNERS, "CLASSCFG": "queue", "SYSCFG": ""}
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 
 
+_OPEN_TO_ALL: Final = (
+    "the list restricts the job here; without SYSCFG PLIST= all partitions are open to every job there, "
+    "whatever the lists say: remove it from partitions.defaults if that is meant"
+)
+
+
 def translate_partitions(entries: Sequence[MauiEntry], done: ImportResult) -> None:
     """The table ``partitions``, and a finding for each PARTITION, PLIST and PDEF."""
     sets = _translate_nodes(entries, done)
@@ -27,6 +33,9 @@ def translate_partitions(entries: Sequence[MauiEntry], done: ImportResult) -> No
     done.table("partitions")["sets"] = sets
     tables: dict[tuple[str, str], dict[str, Any]] = {}
     everybody: list[str] = []
+    open_to_all = not any(
+        entry.name == "SYSCFG" and name == "PLIST" for entry in entries for name, _, _ in entry.attributes()
+    )
     for entry, name, value in _lists(entries):
         names = _known_names(entry, name, value, sets, done)
         if names is None:
@@ -40,7 +49,10 @@ def translate_partitions(entries: Sequence[MauiEntry], done: ImportResult) -> No
         else:
             table = tables.setdefault((who, "" if every else entry.index), {})
             table["allowed" if name == "PLIST" else "default"] = names
-        done.note(Verdict.TRANSLATED, entry.line, f"{entry.setting} {name}", "partitions")
+        if name == "PLIST" and who and open_to_all:
+            done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} {name}", _OPEN_TO_ALL)
+        else:
+            done.note(Verdict.TRANSLATED, entry.line, f"{entry.setting} {name}", "partitions")
     _join_everybody(tables, everybody)
     listed = [
         {"who": who, **({"name": name} if name else {}), **table} for (who, name), table in tables.items()
@@ -107,8 +119,9 @@ def _known_names(
 ) -> list[str] | None:
     """The partitions of a list; None, with a finding: it has no effect or cannot be translated."""
     setting, names = f"{entry.setting} {name}", _names_in(value)
-    if value.endswith(("&", "^")) and name == "PLIST":
-        message = f"lists are joined: write the partitions that {value[-1]} leaves into partitions.defaults"
+    marks = [mark for mark in "&^" if mark in value]
+    if marks and name == "PLIST":
+        message = f"lists are joined: write the partitions that {marks[0]} leaves into partitions.defaults"
         done.note(Verdict.BLOCKER, entry.line, setting, message)
         return None
     if any(one.upper() in ("ALL", "BASE") for one in names):
