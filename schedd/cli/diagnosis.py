@@ -19,6 +19,7 @@ from schedd.api.settings_resources import load_resources
 from schedd.cli.installation import find_config_file, load_daemon_settings
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import AlertView, ClusterView
+from schedd.name_list import shorten_list
 from schedd.plan.kernel_status import are_built, cache_dir, loaded_libraries
 from schedd.service.access.identity import IdentityError, IdentityProvider
 from schedd.service.settings.advice import settings_advice
@@ -301,6 +302,7 @@ def _check_cluster(
             if alert.kind != one.job_starts.alert:  # the check of starts has said it
                 yield _convert_alert(name, alert)
         yield from _check_kill_delay(here, one)
+        yield from _check_node_names(here, one.name)
     if one.events_waiting > 1_000:
         message = f"{name}: {one.events_waiting} events are waiting"
         yield CheckResult("planner", "warn", message, "`schedd_batch_seconds` shows the slow part")
@@ -413,6 +415,37 @@ def _check_kill_delay(client: Client, one: ClusterView) -> Iterator[CheckResult]
         return
     if preemption and "requeue" in preemption.get("methods", ("requeue",)):
         yield CheckResult("preemption", "warn", message, "qmgr -c 'unset server kill_delay'")
+
+
+def _check_node_names(client: Client, cluster: str) -> Iterator[CheckResult]:
+    """Check that tables by node or property name existing ones: others are without effect. Some callers may
+    not read the policy.
+    """
+    try:
+        site = client.policy().site
+    except Refused:
+        return
+    rates = site.get("throughput") or {}
+    tables = {"speeds": site.get("speeds") or {}, "power": site.get("power") or {}}
+    tables |= {f"throughput.{application}": table for application, table in rates.items()}
+    named = {place: [name for name in table if name != "*"] for place, table in tables.items()}
+    if not any(named.values()):
+        return
+    known = {one for node in client.nodes() for one in (node.name, *node.properties)}
+    for place, names in named.items():
+        unknown = [name for name in names if name not in known]
+        if not unknown or not known:
+            continue
+        message = (
+            f"{cluster}: {place} names {shorten_list(unknown)}: no node is called so or has such a property"
+        )
+        booleans = [f"{name}=True" for name in unknown if f"{name}=True" in known]
+        remedy = (
+            f'write "{booleans[0]}", as it is an OpenPBS resource'
+            if booleans
+            else "pbsnodes -a has the names"
+        )
+        yield CheckResult("nodes", "warn", message, remedy)
 
 
 def _convert_alert(name: str, alert: AlertView) -> CheckResult:

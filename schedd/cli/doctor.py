@@ -22,7 +22,8 @@ def make_parser() -> argparse.ArgumentParser:
         description="Look at a site from the settings to the server, and say what to do.",
         epilog="Looked at are the settings, rights, the port, the database and its disk, the compiled "
         "kernels, the adapter's settings, and what the daemon says: versions, clocks, the adapter's age, "
-        "whether jobs are started, the server's attributes that matter, open alerts. Nothing is changed. The "
+        "whether jobs are started, the server's attributes that matter, names of nodes in the policy, open "
+        "alerts. Nothing is changed. The "
         "exit status is made for monitoring: 0 all is good, 1 something should be looked at, 2 something "
         "does not work.",
         allow_abbrev=False,

@@ -25,7 +25,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.current_faults import REMEDIES
 from schedd.service.warmup import warm_up
 from schedd.store import Store
-from schedd.wire import JobStarted, ServerChanged, ServerFacts, ShareFacts
+from schedd.wire import JobStarted, NodeChanged, NodeFacts, ServerChanged, ServerFacts, ShareFacts
 from tests.api.conftest import token, tokens
 from tests.api.served_app import serving
 from tests.service.planner_harness import T, event_id, node
@@ -208,6 +208,27 @@ def test_kill_delay_is_reported_where_jobs_are_requeued_for_others(
     monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
     assert reported("suspend", "requeue") == [("warn", "qmgr -c 'unset server kill_delay'")]
     assert reported("suspend") == reported() == []
+
+
+def test_names_of_no_node_in_tables_of_the_policy_are_reported(
+    doctor: Doctor, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On OpenPBS a property is `fast=True`: a speed of `fast` was ignored in silence."""
+    node = NodeFacts(name="n7", cpus=4, properties=("fast=True",))
+    loop.submit([NodeChanged(id=event_id(), time=T, node=node)]).result(WAIT_S)
+    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
+
+    def reported(**site: Any) -> list[tuple[str, str]]:
+        settings = loop.published.settings.with_changes(site=site_policy(site))
+        loop.reconfigure(settings).result(WAIT_S)
+        return [(message, remedy) for _, message, remedy in doctor()[1].get("nodes", [])]
+
+    ((message, remedy),) = reported(speeds={"fast": 2.0, "n7": 1.5})
+    assert message == "main: speeds names fast: no node is called so or has such a property"
+    assert remedy == 'write "fast=True", as it is an OpenPBS resource'
+    ((message, remedy),) = reported(throughput={"emo": {"*": 1.0, "epyc": 3.0}})
+    assert (message.split(":")[1], remedy) == (" throughput.emo names epyc", "pbsnodes -a has the names")
+    assert reported(speeds={"fast=True": 2.0}) == reported() == []
 
 
 def test_a_silent_adapter_is_bad_until_its_next_contact(doctor: Doctor, loop: PlanLoop) -> None:

@@ -70,10 +70,10 @@ class KernelSiteSettings(Section):
     speeds: dict[Name, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """Relative speed of nodes (default 1), by name or property: `{ epyc = 2.5, node17 = 0.5 }`. The largest
-    counts. Fair share multiplies cpu-seconds by it, predicted run times are divided by it, and `placement`
-    may prefer fast nodes; jobs hold nodes for their walltime all the same, except with
-    `normalised_walltimes`."""
+    """Relative speed of nodes (default 1), by name or property: `{ epyc = 2.5, node17 = 0.5 }`, a boolean
+    resource of OpenPBS as `"epyc=True"`. The largest counts. Fair share multiplies cpu-seconds by it,
+    predicted run times are divided by it, and `placement` may prefer fast nodes; jobs hold nodes for their
+    walltime all the same, except with `normalised_walltimes`."""
     throughput: dict[Name, dict[str, Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]]] = Field(
         default_factory=dict
     )
