@@ -308,8 +308,10 @@ class CoAllocationWorker(ItemWorker):
 
     def _describe_obstacles(self, group: CoAllocation) -> list[str]:
         """Return why clusters can never run components, in the last search. Of several components together
-        only if the cluster can run each of them.
+        only if the cluster can run each of them. Nothing of a total of cores: its pieces may be smaller.
         """
+        if group.options.units:
+            return []
         found = self._planned.setdefault(group.id, _PlanningState()).obstacles
         alone = {name for name, components in found if len(components) == 1}
         words = []
