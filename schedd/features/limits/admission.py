@@ -40,6 +40,7 @@ _MOVED_AT_ONCE: Final = 20  # jobs that are planned or removed in one batch beca
 _ORDER: Final[tuple[Counted, ...]] = ("submitted", "eligible", "used")
 """Order of the limits, for the reason of a wait."""
 _NO_METER: Final = UseMeter()
+_NO_TALLY: Final = JobTally()
 _PER_SECOND: Final = {"cpu_seconds": "cpus", "gpu_seconds": "gpus", "node_seconds": "nodes"}
 
 
@@ -154,7 +155,7 @@ def _find_blocker(state: EngineState, job: str, wanted: dict[str, int]) -> str |
 
 def _has_room(state: EngineState, job: str, pool: str, amount: int) -> bool:
     part = limit_state(state)
-    limit, tally = part.limits[pool], _tally(part, pool)
+    limit, tally = part.limits[pool], part.tallies.get(pool, _NO_TALLY)
     if limit.counts in ("eligible", "used") and amount <= tally.inside.get(job, 0):
         return True  # a planned job keeps its room, also if a run used more than was held for it
     used = part.meters[pool].counted(state.now) if pool in part.meters else 0
