@@ -13,6 +13,17 @@ SCHEDULING_QUERY: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attribut
 """Whether the server's attribute ``scheduling`` is set."""
 
 
+STARTED_QUERY: Final = StatusRequest(code=RequestCode.STATUS_QUEUE, attributes=(Attribute("started"),))
+"""Whether each queue is started."""
+
+
+def stopped_queues(queues: Iterable[DescribedObject]) -> frozenset[str]:
+    """Return the queues that start no jobs, by the answer to ``STARTED_QUERY``. A server runs jobs of such a
+    queue if it is asked to, and tells no scheduler that a queue was stopped.
+    """
+    return frozenset({one.name for one in queues if one.values.get("started", "").lower().startswith("f")})
+
+
 class DescribingConnection(Protocol):
     """A connection of either family that can read the status of objects."""
 

@@ -18,7 +18,7 @@ from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerd
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.bridge.state import ServerState
 from server_adapter.servers.decided_walltimes import DecidedWalltimes
-from server_adapter.servers.job_requests import SCHEDULING_QUERY
+from server_adapter.servers.job_requests import SCHEDULING_QUERY, STARTED_QUERY, stopped_queues
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import array_id, ending, job_facts, node_state
 from server_adapter.servers.torque.link import TorqueLink
@@ -47,6 +47,7 @@ class _NodeView:
 
     expires: float
     scheduling: bool
+    stopped: frozenset[str]  # queues
     nodes: dict[str, FreeNodeCapacity]
 
     def covers(self, run: Run, now: float) -> bool:
@@ -242,10 +243,11 @@ class TorqueStarter:
         began = time.monotonic()
         server = await connection.describe(SCHEDULING_QUERY)
         off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
+        stopped = stopped_queues(await connection.describe(STARTED_QUERY))
         waiting = (run, *self._waiting.values())
         names = list(dict.fromkeys(share.node for one in waiting for share in one.shares))
         nodes = await self._nodes(connection, names)
-        view = self._latest_view = _NodeView(view_expiry(began, time.monotonic()), not off, nodes)
+        view = self._latest_view = _NodeView(view_expiry(began, time.monotonic()), not off, stopped, nodes)
         return view
 
     async def _job(self, connection: TorqueConnection, job: str) -> Values | None:
@@ -276,7 +278,11 @@ def _check(run: Run, job: JobFacts | None, view: _NodeView) -> RunCheck:
     if not view.scheduling:
         return RunCheck(RunVerdict.REFUSE, "the server's scheduling is False")
     check = check_job(run, job)
-    return check if check.verdict is not RunVerdict.RUN else check_nodes(run, view.nodes)
+    if check.verdict is not RunVerdict.RUN:
+        return check
+    if job is not None and job.queue in view.stopped:
+        return RunCheck(RunVerdict.REFUSE, f"queue {job.queue} is stopped")
+    return check_nodes(run, view.nodes)
 
 
 def _walltime(job: JobFacts | None) -> int:

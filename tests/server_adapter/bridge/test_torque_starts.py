@@ -79,6 +79,18 @@ async def test_decisions_are_carried_out_beside_each_other(server: EmulatedServe
     assert len(outcomes) == 8
 
 
+async def test_nothing_starts_in_a_queue_that_was_stopped_since_the_last_reading(
+    server: EmulatedServer,
+) -> None:
+    job = server.submit(resources={"nodes": "1", "walltime": "01:00:00"}, runtime=600.0)
+    async with starting(server) as (starter, reader):
+        state = await reader.read()
+        name = state.jobs[job].queue
+        server.cluster.queue(name).attributes["started"] = "False"
+        outcome = await starter.run(make_run(state, job, "node1"), lambda: None)
+    assert (outcome.accepted, outcome.text) == (False, f"queue {name} is stopped")
+
+
 async def test_pending_runs_count_against_their_node(server: EmulatedServer) -> None:
     outcomes = await run_together(server, *["node1"] * 7)
     assert sum(one.accepted for one in outcomes) == 4

@@ -58,7 +58,7 @@ async def test_simultaneous_decisions_share_a_view(tmp_path: Path) -> None:
         outcomes, looks = await at_once(site, tmp_path, **where)
     assert all(one.accepted for one in outcomes)
     assert len(site.runs()) == 8
-    assert looks == 4  # the server, the jobs, two vnodes
+    assert looks == 5  # the server, the queues, the jobs, two vnodes
 
 
 async def test_a_shared_view_counts_resources_of_earlier_runs(tmp_path: Path) -> None:

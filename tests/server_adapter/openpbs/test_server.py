@@ -101,6 +101,15 @@ async def test_nothing_starts_with_scheduling_switched_off(tmp_path: Path) -> No
         )
 
 
+async def test_nothing_starts_in_a_queue_that_was_stopped_since_the_last_reading(tmp_path: Path) -> None:
+    """A server runs such a job, and tells its scheduler nothing of the queue (seen with 23.06)."""
+    site = Site(jobs={"1.s": dict(QUEUED)})
+    site.queues["workq"] |= {"started": "False"}
+    async with site.peer.listening():
+        refused = await start(site, tmp_path, ShareFacts("n1", 4))
+    assert refused == (False, 0, "queue workq is stopped", False)
+
+
 async def test_a_queued_subjob_is_known_by_its_array(tmp_path: Path) -> None:
     array = QUEUED | {"array": "True", "array_indices_remaining": "1-3", "schedselect": "1:ncpus=1"}
     site = Site(jobs={"7[].s": array})
