@@ -149,146 +149,24 @@ def answer_what_if(
     """
     array = question.array_request
     counts = sorted({*question.tasks, *([array.subjobs] if array is not None else [])})
-    facts = job.facts if job is not None else None
-    instead_of = job.id if job is not None else ""
-    published = copy.published
-    if job is not None and job.facts.depend:
-        dependency = _own_dependency(published, job.facts.depend, now)
-    own = PublishedStart.from_job(published, job, now) if job is not None and not without_slots else None
-    queued = QueuedJobs(lambda: all_jobs(published), ResourceTypes(published.server.resources))
-
-    def evaluate(
-        where: str,
-        variant: WhatIfVariant | None,
-        *,
-        windows: int = 0,
-        changes: bool = False,
-        cheapest_by: int | None = None,
-        sooner: bool = False,
-        tasks: Sequence[int] = (),
-        queue: str | None = None,
-    ) -> tuple[WhatIfAnswer, dict[str, Any], Admission]:
-        request_facts = question.facts(now, facts, variant)
-        if queue is not None:
-            request_facts = replace(request_facts, queue=queue)
-        if dependency.ready:
-            ready = max(dependency.ready, request_facts.not_before or 0)
-            request_facts = replace(request_facts, not_before=ready)
-        if not request_facts.owner and read_advres(request_facts.resources):
-            request_facts = replace(request_facts, owner=who)  # a booking is its owner's
-        known = facts.resources if facts is not None else {}
-        unaltered = job is not None and queue is None and is_unaltered(copy, job, request_facts)
-        try:
-            if wrong := deadline_fault(request_facts.resources, request_facts.submitted):
-                raise NotUnderstood(wrong)
-            if queue is None:
-                admission = check_admission(
-                    copy,
-                    request_facts,
-                    known,
-                    instead_of,
-                    array=array,
-                    submitter=submitter,
-                    queued=queued,
-                )
-            else:  # a destination that accepts it
-                admission = Admission(request_facts)
-            request_facts = admission.facts
-            outcome = copy.what_if(
-                request_facts,
-                now,
-                instead_of=instead_of,
-                without_slots=without_slots,
-                most_windows=windows,
-                changes=changes,
-                start_by=question.start_by,
-                sooner=sooner,
-                cheapest_by=cheapest_by,
-                tasks=tasks,
-            )
-        except NotUnderstood as error:
-            fault = Fault(where=where, what=str(error))
-            raise ProblemError("invalid", f"{where}: {error}", errors=[fault]) from None
-        if expecting is not None and (outcome.changes or outcome.sooner_changes):
-            outcome = _with_risks(
-                outcome, expecting, replace(request_facts, owner=request_facts.owner or who)
-            )
-        current = None
-        if job is not None and unaltered and not without_slots:
-            current = current_start(copy.published, job)
-        promise = hypothetical_promise(copy, outcome, request_facts.queue)
-        keeps = own is not None and current is None and copy.keeps_promise(request_facts, own.record)
-        if own is not None and keeps:
-            promise = min(promise, own.promise)
-        expected = UNKNOWN
-        if current is not None:
-            outcome = replace(outcome, answer=current)
-        elif expecting is not None:
-            expected = expecting.expect_start(
-                replace(request_facts, owner=request_facts.owner or who),
-                outcome,
-                promise,
-                instead_of=instead_of,
-            )
-        own_forecast = ""
-        if own is not None and keeps:
-            expected, own_forecast = own.bound(expected, outcome)
-        if dependency.wait is not None and isinstance(outcome.answer, StartKnown):
-            outcome = replace(outcome, answer=dependency.wait, **_NO_START)
-            expected, promise = UNKNOWN, FOREVER
-        if admission.refusals:
-            outcome = replace(outcome, answer=Never(admission.refusal), **_NO_START)
-            expected, promise = UNKNOWN, FOREVER
-        changed_resources = {
-            name: text for name, text in request_facts.resources.items() if known.get(name) != text
-        }
-        notes = (
-            *outcome.notes,
-            *filter(None, (own_forecast,)),
-            *without_units(changed_resources),
-            *admission.notes,
-            *dependency.notes,
-            *stopped_queue_notes(copy.published, request_facts.queue, outcome),
-        )
-        outcome = replace(outcome, notes=notes)
-        if expecting is not None and isinstance(outcome.answer, StartKnown):
-            theirs = replace(request_facts, owner=request_facts.owner or who)
-            kept = own if keeps else None
-            outcome = _with_likely_starts(copy, expecting, theirs, outcome, instead_of, kept)
-        fields = render_fields(
-            copy,
-            request_facts,
-            outcome,
-            promise,
-            expected,
-            current=(job, current) if job is not None and current is not None else None,
-            start_by=question.start_by,
-            now=now,
-        )
-        fields["refusals"] = admission.refusals
-        return outcome, fields, admission
-
-    outcome, common, admission = evaluate(
-        "body."
-        + next(name for name in ("request", "resources", "job") if getattr(question, name) is not None),
-        None,
-        windows=question.windows,
-        changes=question.changes,
-        sooner=question.sooner,
-        cheapest_by=question.cheapest_by,
-        tasks=counts,
+    evaluator = _RequestEvaluator(
+        copy, expecting, question, job, now, who, without_slots, submitter, dependency
     )
+    form = next(name for name in ("request", "resources", "job") if getattr(question, name) is not None)
+    outcome, common, admission = evaluator.evaluate(f"body.{form}", tasks=counts, is_main=True)
     destinations = tuple(
         destination_view(
             one,
             chosen=not admission.refusals and one.queue == admission.facts.queue,
-            fields=evaluate("body.queue", None, queue=one.queue)[1]
+            fields=evaluator.evaluate("body.queue", queue=one.queue)[1]
             if not one.refusals and number < _MAX_DESTINATIONS
             else {},
         )
         for number, one in enumerate(admission.destinations)
     )
-    variants = [evaluate(f"body.variants[{i}]", variant) for i, variant in enumerate(question.variants)]
+    variants = [
+        evaluator.evaluate(f"body.variants[{i}]", variant) for i, variant in enumerate(question.variants)
+    ]
     return WhatIfResult(
         **common,
         windows=outcome.windows,
@@ -311,6 +189,173 @@ def answer_what_if(
         as_of=outcome.now,
         generation=outcome.generation,
     )
+
+
+class _RequestEvaluator:
+    """Answers of a question for its request and each of its variants; see ``answer_what_if``."""
+
+    def __init__(
+        self,
+        copy: PlanFork,
+        expecting: StartForecast | None,
+        question: WhatIfRequest,
+        job: JobRecord | None,
+        now: int,
+        who: str,
+        without_slots: tuple[int, ...],
+        submitter: str,
+        dependency: DependencyTime,
+    ) -> None:
+        self._copy = copy
+        self._expecting = expecting
+        self._question = question
+        self._job = job
+        self._now = now
+        self._who = who
+        self._without_slots = without_slots
+        self._submitter = submitter
+        self._instead_of = job.id if job is not None else ""
+        self._known = job.facts.resources if job is not None else {}
+        published = copy.published
+        if job is not None and job.facts.depend:
+            dependency = _own_dependency(published, job.facts.depend, now)
+        self._dependency = dependency
+        replaces = job is not None and not without_slots
+        self._own = PublishedStart.from_job(published, job, now) if job is not None and replaces else None
+        self._queued = QueuedJobs(lambda: all_jobs(published), ResourceTypes(published.server.resources))
+
+    def evaluate(
+        self,
+        where: str,
+        variant: WhatIfVariant | None = None,
+        *,
+        queue: str | None = None,
+        tasks: Sequence[int] = (),
+        is_main: bool = False,
+    ) -> tuple[WhatIfAnswer, dict[str, Any], Admission]:
+        """Return the answer, its fields in the result, and the admission by queue and server.
+
+        ``queue``: a destination of a routing queue, which accepts the job. ``is_main``: it is the question's
+        request, for which also windows and changes are searched. Raises ProblemError at ``where``.
+        """
+        copy, job = self._copy, self._job
+        facts = self._request_facts(variant, queue)
+        current = None
+        if job is not None and queue is None and is_unaltered(copy, job, facts) and not self._without_slots:
+            current = current_start(copy.published, job)
+        try:
+            if wrong := deadline_fault(facts.resources, facts.submitted):
+                raise NotUnderstood(wrong)
+            admission = Admission(facts) if queue is not None else self._check_admission(facts)
+            facts = admission.facts
+            outcome = self._search_starts(facts, tasks, is_main=is_main)
+        except NotUnderstood as error:
+            fault = Fault(where=where, what=str(error))
+            raise ProblemError("invalid", f"{where}: {error}", errors=[fault]) from None
+        outcome, fields = self._complete(facts, outcome, admission, current)
+        fields["refusals"] = admission.refusals
+        return outcome, fields, admission
+
+    def _request_facts(self, variant: WhatIfVariant | None, queue: str | None) -> JobFacts:
+        facts = self._question.facts(self._now, self._job.facts if self._job is not None else None, variant)
+        if queue is not None:
+            facts = replace(facts, queue=queue)
+        if self._dependency.ready:
+            facts = replace(facts, not_before=max(self._dependency.ready, facts.not_before or 0))
+        if not facts.owner and read_advres(facts.resources):
+            facts = replace(facts, owner=self._who)  # a booking is its owner's
+        return facts
+
+    def _check_admission(self, facts: JobFacts) -> Admission:
+        return check_admission(
+            self._copy,
+            facts,
+            self._known,
+            self._instead_of,
+            array=self._question.array_request,
+            submitter=self._submitter,
+            queued=self._queued,
+        )
+
+    def _search_starts(self, facts: JobFacts, tasks: Sequence[int], *, is_main: bool) -> WhatIfAnswer:
+        question = self._question
+        outcome = self._copy.what_if(
+            facts,
+            self._now,
+            instead_of=self._instead_of,
+            without_slots=self._without_slots,
+            most_windows=question.windows if is_main else 0,
+            changes=question.changes and is_main,
+            start_by=question.start_by,
+            sooner=question.sooner and is_main,
+            cheapest_by=question.cheapest_by if is_main else None,
+            tasks=tasks,
+        )
+        if self._expecting is not None and (outcome.changes or outcome.sooner_changes):
+            outcome = _with_risks(outcome, self._expecting, self._owned(facts))
+        return outcome
+
+    def _owned(self, facts: JobFacts) -> JobFacts:
+        """Return the facts of a job with an owner, by whose jobs run times are predicted."""
+        return replace(facts, owner=facts.owner or self._who)
+
+    def _complete(
+        self, facts: JobFacts, outcome: WhatIfAnswer, admission: Admission, current: StartKnown | None
+    ) -> tuple[WhatIfAnswer, dict[str, Any]]:
+        """Return the answer with promise, expected start, refusals and notes; and its fields.
+
+        ``current`` is the present start of the job in question, if the request does not alter it.
+        """
+        copy, own, expecting = self._copy, self._own, self._expecting
+        promise = hypothetical_promise(copy, outcome, facts.queue)
+        kept = own if own is not None and current is None and copy.keeps_promise(facts, own.record) else None
+        if kept is not None:
+            promise = min(promise, kept.promise)
+        expected, own_forecast = UNKNOWN, ""
+        if current is not None:
+            outcome = replace(outcome, answer=current)
+        elif expecting is not None:
+            expected = expecting.expect_start(
+                self._owned(facts), outcome, promise, instead_of=self._instead_of
+            )
+        if kept is not None:
+            expected, own_forecast = kept.bound(expected, outcome)
+        wait = self._dependency.wait
+        if wait is not None and isinstance(outcome.answer, StartKnown):
+            outcome = replace(outcome, answer=wait, **_NO_START)
+            expected, promise = UNKNOWN, FOREVER
+        if admission.refusals:
+            outcome = replace(outcome, answer=Never(admission.refusal), **_NO_START)
+            expected, promise = UNKNOWN, FOREVER
+        outcome = replace(outcome, notes=self._notes(facts, outcome, admission, own_forecast))
+        if expecting is not None and isinstance(outcome.answer, StartKnown):
+            outcome = _with_likely_starts(
+                copy, expecting, self._owned(facts), outcome, self._instead_of, kept
+            )
+        fields = render_fields(
+            copy,
+            facts,
+            outcome,
+            promise,
+            expected,
+            current=(self._job, current) if self._job is not None and current is not None else None,
+            start_by=self._question.start_by,
+            now=self._now,
+        )
+        return outcome, fields
+
+    def _notes(
+        self, facts: JobFacts, outcome: WhatIfAnswer, admission: Admission, own_forecast: str
+    ) -> tuple[str, ...]:
+        changed = {name: text for name, text in facts.resources.items() if self._known.get(name) != text}
+        return (
+            *outcome.notes,
+            *filter(None, (own_forecast,)),
+            *without_units(changed),
+            *admission.notes,
+            *self._dependency.notes,
+            *stopped_queue_notes(self._copy.published, facts.queue, outcome),
+        )
 
 
 def _with_likely_starts(

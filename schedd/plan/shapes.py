@@ -85,7 +85,6 @@ _SETS: Final = FieldRule(
     _load_sets,
 )
 _SCARCITY: Final = FieldRule(Scarcity.copy, Scarcity.saved, Scarcity.load)
-_FOLLOWS: Final = FieldRule(saved=False)
 _REQUESTS: Final = FieldRule(list, load=lambda saved: list(map(load_request, saved)), each=save_request)
 
 _LAST_RANK: Final = 1 << 30

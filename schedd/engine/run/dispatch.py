@@ -6,6 +6,7 @@ planned jobs in conflict with it are displaced.
 """
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,7 +44,7 @@ from schedd.engine.run.running import fix_until
 from schedd.engine.run.start_outages import is_refused_by_server, next_start_attempt
 from schedd.plan.columns import PLANNED
 from schedd.plan.records import Take
-from schedd.wire import Run
+from schedd.wire import Run, ShareFacts
 
 _AGAIN = 30  # first backoff in seconds of a due job that the server has not released
 _RELEASED_WITHIN = 60
@@ -116,6 +117,7 @@ def _dispatch(state: EngineState, slot: int, event: str, displaced: DisplacedJob
 
 
 def _try(state: EngineState, record: JobRecord, event: str, displaced: DisplacedJobs) -> None:
+    """Order the start of a due job, or plan it again with the reason why it cannot start."""
     slot = record.slot
     if record.id in state.to_reevaluate and reevaluate(state, [record.id]):
         state.next_due = None
@@ -124,14 +126,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: Displaced
     if slot_limited(record.facts):
         _swap_with_sibling(state, record, event)
         return
-    conditional = record.behind or is_planned_on_hold(state, record)
-    if conditional and state.now < state.plan.start(slot) + _RELEASED_WITHIN:
-        # the server releases it when it sees the end
-        state.plan.set_ready(slot, min(state.now + 5, state.plan.start(slot) + _RELEASED_WITHIN))
-        return
-    if record.facts.state != "Q":
-        record = _postpone(state, record)
-        replan(state, record, event, Cause.ALTERED, "the server has not released it yet")
+    if _waits_for_release(state, record, event):
         return
     if over_limit(state, record):
         replan(state, record, event, Cause.ADMIN, "it would cost more than its limit")
@@ -144,23 +139,53 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: Displaced
     if state.policy is None and not state.keeps_speed and confined is None:
         move_to_better_nodes(state, record, placed_now=False)
     shares = planned_shares(state.plan, slot)
+    wait = _wait_for_nodes(state, shares)
+    if wait > state.now:
+        state.plan.set_ready(slot, wait)
+    elif _has_room(state, record, confined, event, displaced):
+        _order_run(state, record.id, shares, confined, event)
+
+
+def _waits_for_release(state: EngineState, record: JobRecord, event: str) -> bool:
+    """Return whether a job is not released by the server yet. It keeps its placement or is replanned."""
+    plan, slot = state.plan, record.slot
+    conditional = record.behind or is_planned_on_hold(state, record)
+    if conditional and state.now < plan.start(slot) + _RELEASED_WITHIN:
+        # the server releases it when it sees the end
+        plan.set_ready(slot, min(state.now + 5, plan.start(slot) + _RELEASED_WITHIN))
+        return True
+    if record.facts.state != "Q":
+        record = _postpone(state, record)
+        replan(state, record, event, Cause.ALTERED, "the server has not released it yet")
+        return True
+    return False
+
+
+def _wait_for_nodes(state: EngineState, shares: Sequence[ShareFacts]) -> int:
+    """Return until when a due job waits for its nodes: one is down, or has had its starts of this second. It
+    does not wait if that is now.
+
+    Jobs on a node that is down leave it after the grace; until then it may return.
+    """
     names = {share.node for share in shares}
     down = [state.down_since.get(name, state.now) for name in names if state.node_facts[name].state != "up"]
     if down:
-        # jobs on a node that is down leave it after the grace; until then it may return
-        state.plan.set_ready(slot, max(state.now + 1, max(down) + state.settings.node_grace))
-        return
+        return max(state.now + 1, max(down) + state.settings.node_grace)
     most = state.settings.start_rate_node
-    if most and any(state.starts_by_node.get(name, 0) >= most for name in names):
-        state.plan.set_ready(slot, state.now + 1)
-        return
-    if not _has_room(state, record, confined, event, displaced):
-        return
-    before = state.records[record.id]  # the move may have put its promise at risk
+    crowded = most and any(state.starts_by_node.get(name, 0) >= most for name in names)
+    return state.now + 1 if crowded else state.now
+
+
+def _order_run(
+    state: EngineState, job: str, shares: tuple[ShareFacts, ...], confined: Confinement | None, event: str
+) -> None:
+    """Decide the start of a due job that has room now, on its planned ``shares``."""
+    before = state.records[job]  # a late start may have put its promise at risk
     record = prepare_start(state, before)
+    slot = record.slot
     if record is not before:
         shares = planned_shares(state.plan, slot)
-        names = {share.node for share in shares}
+    names = sorted({share.node for share in shares})
     expires = state.now + state.settings.decision_expiry
     if confined is not None:
         expires = min(expires, confined.start_by)
@@ -178,7 +203,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: Displaced
     state.decisions.append(decision)
     state.dispatched[record.id] = None
     state.starts_in_second += 1
-    if most:
+    if state.settings.start_rate_node:
         state.starts_by_node |= {name: state.starts_by_node.get(name, 0) + 1 for name in names}
     state.update_due[slot] = 0
     record = state.store_record(
@@ -187,7 +212,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: Displaced
     fix_until(state, record, state.plan.end(slot))
     # it keeps its placement beyond its end until its outcome is known
     heapq.heappush(state.ends, (state.plan.end(slot), slot, record.id))
-    note_dispatch(state, record, sorted(names), event)
+    note_dispatch(state, record, names, event)
 
 
 def _has_room(

@@ -65,9 +65,6 @@ def speed_feature(speed: float) -> str:
     return f"speed of at least {speed!r}"
 
 
-PlannedFacts = tuple[JobFacts, SitePolicy, tuple[int, ...] | None, dict[float | None, JobFacts]]
-
-
 @dataclass(slots=True)
 class WalltimeState:
     """The component's part of the engine's state."""

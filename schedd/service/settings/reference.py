@@ -305,16 +305,13 @@ def _default(field: FieldInfo) -> str:
 
 
 def _allowed_values(field: FieldInfo) -> str:
-    kind = field.annotation
+    """Return the values that a setting may have, in words."""
     for mark in field.metadata:
         if isinstance(mark, AllowedValues):
             return mark.words
     if (unit := setting_unit(field)) is not None:
-        bounds = dict(_bounds(field))
-        least, most = bounds.get("ge", bounds.get("gt", 0)), bounds.get("le")
-        above = "above" if "gt" in bounds else "from"
-        upto = f" to {format_duration(most * unit)}" if most is not None else ""
-        return f"time {above} {format_duration(least * unit)}{upto}"
+        return _allowed_times(field, unit)
+    kind = field.annotation
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
@@ -325,12 +322,28 @@ def _allowed_values(field: FieldInfo) -> str:
         return ", or ".join(_allowed_values(FieldInfo.from_annotation(part)) for part in get_args(kind))
     if kind is bool:
         return "`true`, `false`"
-    bounds = dict(_bounds(field))
     if kind in (int, float):
-        whole = "whole number" if kind is int else "number"
-        if "gt" in bounds:
-            return f"{whole} above {bounds['gt']}, up to {bounds['le']}"
-        return f"{whole} from {bounds['ge']:.15g} to {bounds['le']:.15g}" if bounds else whole
+        return _allowed_numbers(field, "whole number" if kind is int else "number")
+    return _allowed_objects(kind)
+
+
+def _allowed_times(field: FieldInfo, unit: int) -> str:
+    bounds = dict(_bounds(field))
+    least, most = bounds.get("ge", bounds.get("gt", 0)), bounds.get("le")
+    above = "above" if "gt" in bounds else "from"
+    upto = f" to {format_duration(most * unit)}" if most is not None else ""
+    return f"time {above} {format_duration(least * unit)}{upto}"
+
+
+def _allowed_numbers(field: FieldInfo, noun: str) -> str:
+    bounds = dict(_bounds(field))
+    if "gt" in bounds:
+        return f"{noun} above {bounds['gt']}, up to {bounds['le']}"
+    return f"{noun} from {bounds['ge']:.15g} to {bounds['le']:.15g}" if bounds else noun
+
+
+def _allowed_objects(kind: Any) -> str:
+    """Return the words for a setting of several values, or of a text."""
     parts = tuple(get_args(p)[0] if get_origin(p) is Annotated else p for p in (kind, *get_args(kind)))
     if any(isinstance(part, type) and issubclass(part, BaseModel) for part in parts):
         return "tables" if get_origin(kind) in (tuple, dict) else "table"
@@ -342,15 +355,13 @@ def _allowed_values(field: FieldInfo) -> str:
         return "table of strings" if parts[-1] is str else "table of numbers"
     if datetime in parts:
         return "date and time"
-    if get_origin(kind) is tuple and parts[1] is date:
+    if get_origin(kind) is not tuple:
+        return "path" if Path in parts else "text"
+    if parts[1] is date:
         return "list of dates"
-    if get_origin(kind) is tuple:
-        return (
-            f"list of {_quoted_choices(get_args(parts[1]))}"
-            if get_origin(parts[1]) is Literal
-            else "list of texts"
-        )
-    return "path" if Path in parts else "text"
+    if get_origin(parts[1]) is Literal:
+        return f"list of {_quoted_choices(get_args(parts[1]))}"
+    return "list of texts"
 
 
 def _quoted_choices(words: Iterable[str]) -> str:

@@ -56,7 +56,6 @@ _NAMED_VNODE: Final = "vnode="
 _VNODE_NAME: Final = re.compile(r"(?:^|[:+])vnode=([^:+]+)")
 _VNODE: Final = re.compile(r":vnode=[^:]*")
 _NO_CHUNKS: Final[list[tuple[int, dict[str, str]]]] = []
-_WHERE: Final = frozenset(_PLACES)
 _STRICTEST: Final = ("force_exclhost", "force_excl", "default_exclhost", "default_excl", SHARED)
 _IGNORES: Final = "ignore_excl"
 
