@@ -32,6 +32,7 @@ backfilling, and periodic searches.
 
 _EQUAL: Final = 1.03  # scores within this factor of the best one count as equal
 _TAIL_LIMIT: Final = 1.25  # a mode with a larger ratio of a tail is chosen only if all modes have one
+_ENOUGH_JOBS: Final = 1_000  # fewer jobs are too few to choose by
 _WAIT_FLOOR_S: Final = 60.0  # shorter waits count as this long: ratios of a few seconds say nothing
 
 ModeResults = Mapping[str, ReplayResult]  # results of one log by mode, including `REFERENCE`
@@ -153,7 +154,14 @@ def recommend_mode(
     equal = [mode for mode in among if ratios[mode].score <= _EQUAL * ratios[best].score]
     chosen = min(equal, key=lambda mode: ratios[mode].cpu_s)
     settings = {**MODES[chosen], **({"search_every": search_every} if chosen == "search" else {})}
-    return Recommendation(chosen, " ".join(_reasons(chosen, best, ratios, safe)), ratios, settings)
+    reasons = list(_reasons(chosen, best, ratios, safe))
+    jobs = sum(one[REFERENCE].jobs for one in logs)
+    if jobs < _ENOUGH_JOBS:
+        counted = f"{jobs} job" if jobs == 1 else f"{jobs} jobs"
+        reasons.append(
+            f"{counted} say little, as one decides the tails: compare some thousand of a loaded period."
+        )
+    return Recommendation(chosen, " ".join(reasons), ratios, settings)
 
 
 def _reasons(chosen: str, best: str, ratios: Mapping[str, ModeRatios], safe: set[str]) -> Iterator[str]:

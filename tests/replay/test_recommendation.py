@@ -60,6 +60,14 @@ def test_a_mode_with_a_far_longer_tail_is_passed_over() -> None:
     assert "Each mode has a tail of more than 1.25 times EASY's" in found.reason
 
 
+def test_few_jobs_are_no_sound_reason() -> None:
+    few = log_results(search=(0.6, 0.5, 1.0, 1.1, 50))
+    words = "jobs say little, as one decides the tails: compare some thousand of a loaded period."
+    assert f"3 {words}" in recommend_mode([few]).reason
+    many = {mode: replace(one, jobs=1_000) for mode, one in few.items()}
+    assert words not in recommend_mode([many]).reason
+
+
 def test_several_logs_count_equally() -> None:
     logs = [log_results(search=(0.5, 1, 1, 1, 5)), log_results(search=(1.6, 1, 1, 1, 5))]
     assert round(recommend_mode(logs).ratios["search"].mean_wait, 4) == round(0.8**0.5, 4)
