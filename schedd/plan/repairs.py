@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.plan.job_order import NO_RANKS, ArrayEnds, by_age, by_completion, by_start
+from schedd.plan.job_order import NO_ORDER, NO_RANKS, ArrayEnds, by_age, by_completion, by_start
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import drop_checked, forget_freed, note_freed, note_freed_entries
 from schedd.plan.kernels.layout import Ints
@@ -171,13 +171,14 @@ class Repairs:
         self._untried_since, self._untried_flags = since, look
 
     def _planned_in_order(self, arrays: ArrayEnds | None) -> Ints:
-        return self._in_order(np.flatnonzero(self._slabs.tb.jobs[at.STATE] == at.PLANNED), arrays)
+        planned = np.flatnonzero(self._slabs.tb.jobs[at.STATE] == at.PLANNED)
+        return self._in_order(planned, arrays, self._order)
 
-    def _in_order(self, slots: Ints, arrays: ArrayEnds | None) -> Ints:
-        """Return these planned jobs, given by ascending slot, in order."""
+    def _in_order(self, slots: Ints, arrays: ArrayEnds | None, former: Ints = NO_ORDER) -> Ints:
+        """Return these planned jobs, given by ascending slot, in order; ``former``: see `by_age`."""
         jobs = self._slabs.tb.jobs
         if arrays is None:
-            return by_age(jobs, slots, self.ranks)
+            return by_age(jobs, slots, self.ranks, former)
         return by_completion(jobs, slots, arrays, self.ranks)
 
     def _clear_lost_and_named(self) -> None:

@@ -147,3 +147,19 @@ def test_the_hole_goes_to_the_job_that_ends_before_the_array() -> None:
     assert after(None) == [10, 410, 2000]
     assert after(np.array([0, 0])) == [10, 710, 410]  # by ends, but each by itself
     assert after(np.array([7, 7])) == [310, 710, 10]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_order_by_age_does_not_depend_on_the_former_one(seed: int) -> None:
+    rng = random.Random(seed)
+    times = [1, 5, 1 << 30, 1 << 61]  # the last ones are too far apart for one number of moment and slot
+    jobs, slots = _planned(*((0, 10, rng.choice(times[: 2 + seed % 3])) for _ in range(60)))
+    former = by_age(jobs, np.flatnonzero([rng.random() < 0.7 for _ in range(50)]))
+    jobs[at.READY, rng.sample(range(60), 10)] = 3
+    now = np.flatnonzero([rng.random() < 0.8 for _ in range(60)])
+    expected = sorted(now.tolist(), key=lambda slot: (int(jobs[at.READY, slot]), slot))
+    assert by_age(jobs, now, former=former).tolist() == expected
+    assert by_age(jobs, now, former=slots[::-1]).tolist() == expected
+    ranks = np.array([slot % 3 for slot in range(60)])
+    expected.sort(key=lambda slot: -ranks[slot])
+    assert by_age(jobs, now, ranks, former).tolist() == expected
