@@ -353,6 +353,7 @@ class Adapter:
                 return
 
     async def _cycle(self) -> None:
+        """Read the server once, report the changes, and do all that follows from them."""
         # 1. Read.
         began = time.monotonic()
         scope, was_called = self._requests.take(full=self._snapshots.should_send)
@@ -370,28 +371,13 @@ class Adapter:
         now = int(self._clock())
         # 2. Compare with the last reading, and report to the daemon.
         await asyncio.sleep(0)
-        events: list[Event] = []
         before = self.state
         state = self._server_clock.correct(before, state, self.journal.requested, self._clock())
         self._client.server_clock_lead = self._server_clock.lead
         if before is not None:
             state = with_steady_starts(before, state)
         restarted = before is not None and self._server_returned()
-        if before is not None:
-            found = diff(before, state, ids=self.delivery.ids, now=now, mode=self.settings.mode)
-            for count, event in enumerate(found, start=1):
-                events.append(event)
-                if not restarted:
-                    await self.delivery.enqueue(event)
-                if count % _SLICE == 0:
-                    await asyncio.sleep(0)
-        if not restarted:
-            self._reported_ends.note(events, state.ended)
-        else:
-            # A restarted server may have lost jobs. The daemon can doubt a snapshot but not a single event,
-            # so only the snapshot is sent.
-            self._request_snapshot()
-            self._reservations.forget()
+        events = await self._report_changes(before, state, now, restarted=restarted)
         self.state = state
         if whole:
             self._finished = number
@@ -404,10 +390,8 @@ class Adapter:
         # 3. Outcomes of accepted runs, and agreement with an incumbent.
         started = [event for event in events if isinstance(event, JobStarted)]
         self._accepted.forget(events)
-        for name in self._accepted.returned(state, began) if whole else ():
-            _log.warning("%s is queued although its run was requested", name)
-            returned = JobQueued(id=next(self.delivery.ids), time=now, job=state.jobs[name])
-            await self.delivery.enqueue(returned)
+        if whole:
+            await self._report_returned_runs(state, began, now)
         if self.settings.mode != "scheduler":
             self._compare(started, events, before or EMPTY_STATE)
         if not self._barred():
@@ -426,6 +410,37 @@ class Adapter:
         await self.writer.update(state, started, whole=whole, after_restart=after_restart)
         self._server_restarted &= not whole
         self._log_cycle(before or EMPTY_STATE, state, events)
+
+    async def _report_changes(
+        self, before: ServerState | None, state: ServerState, now: int, *, restarted: bool
+    ) -> list[Event]:
+        """Report the changes since the last reading to the daemon; return them.
+
+        A restarted server may have lost jobs. The daemon can doubt a snapshot but not a single event, so then
+        only a snapshot is sent.
+        """
+        events: list[Event] = []
+        if before is not None:
+            found = diff(before, state, ids=self.delivery.ids, now=now, mode=self.settings.mode)
+            for count, event in enumerate(found, start=1):
+                events.append(event)
+                if not restarted:
+                    await self.delivery.enqueue(event)
+                if count % _SLICE == 0:
+                    await asyncio.sleep(0)
+        if restarted:
+            self._request_snapshot()
+            self._reservations.forget()
+        else:
+            self._reported_ends.note(events, state.ended)
+        return events
+
+    async def _report_returned_runs(self, state: ServerState, began: float, now: int) -> None:
+        """Report jobs that are queued although the server accepted their run."""
+        for name in self._accepted.returned(state, began):
+            _log.warning("%s is queued although its run was requested", name)
+            returned = JobQueued(id=next(self.delivery.ids), time=now, job=state.jobs[name])
+            await self.delivery.enqueue(returned)
 
     def _note_missing_calls(self) -> None:
         uncalled = self.server.uncalled
