@@ -24,7 +24,7 @@ _REPAIRED = 8  # while many jobs are re-evaluated, repair runs every `_REPAIRED`
 
 
 def settle(state: EngineState, event: str) -> None:
-    """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by."""
+    """Bring the plan to rest at ``state.now``; ``event`` is the id of the batch's cause."""
     settings = state.settings
     # 1. Effects of time: edges, overruns, lost nodes, void decisions.
     for name, call in working_calls(state, "time_passed"):
@@ -107,7 +107,7 @@ def _follow_lowered_limits(state: EngineState, event: str) -> None:
 
 
 def next_wake(state: EngineState) -> int | None:
-    """When the shell must call again though nothing happened; None: not before the next event."""
+    """Return when the engine must be called again without an event; None: not before the next event."""
     now, settings = state.now, state.settings
     waits: set[str] = set()
     if state.skipped_steps:

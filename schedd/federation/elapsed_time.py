@@ -6,7 +6,7 @@ _MAX_LEAD_S: Final = 60  # a moment that is further in the future is from before
 
 
 def has_waited(since: int, now: int, seconds: int) -> bool:
-    """Return whether ``seconds`` have passed since a logged moment. So it is if that is in the future: nobody
-    knows how long ago it was, and a wait must end.
+    """Return whether ``seconds`` have passed since a logged moment. They count as passed if the moment is in
+    the future: its age is unknown then, and a wait must end.
     """
     return not -_MAX_LEAD_S <= now - since < seconds

@@ -106,7 +106,7 @@ def next_to_start(plan: Plan, may: Bools, now: int) -> Ints:
     """Return the slots of the next jobs to start, of jobs that ``may`` move (by slot).
 
     A due job that waits for the server's release or for a node keeps its placement until dispatch gives it
-    up; moved each time, it would never do so.
+    up; if each call moved it, dispatch would never give it up.
     """
     starts, ready = plan.jobs.starts, plan.jobs.ready
     slots = np.flatnonzero(may & (plan.jobs.states == PLANNED) & ((starts > now) | (ready <= now)))

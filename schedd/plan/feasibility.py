@@ -17,8 +17,8 @@ class UnitGroup:
 
 
 def could_hold(chunks: Sequence[UnitGroup], capacity: Mapping[int, Sequence[int]]) -> bool:
-    """Whether rows of this ``capacity`` take all ``chunks``: each unit on a row of its own where that is
-    asked (``per_node`` 1); else first fit in the order of chunks and rows, as placing does it.
+    """Whether rows of this ``capacity`` take all ``chunks``: each unit on a row of its own where requested
+    (``per_node`` 1); else first fit in the order of chunks and rows, as placing does it.
     """
     if chunks[0].per_node == 1:
         return _matched(chunks)
@@ -68,7 +68,7 @@ def _matched(chunks: Sequence[UnitGroup]) -> bool:
 
 
 def _released_groups(path: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """(chunk, group) of the rows that chunks along a path leave to the chunk before them."""
+    """Return (chunk, group) pairs: rows that each chunk of the path gives up for the previous chunk."""
     return ((following, group) for (_, group), (following, _) in pairwise(path))
 
 

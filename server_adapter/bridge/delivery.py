@@ -39,11 +39,11 @@ class Backoff:
         self._next = first
 
     def reset(self) -> None:
-        """The last try went well."""
+        """Record a success: the next wait is short again."""
         self._next = self._first
 
     async def sleep(self, woken: asyncio.Event | None = None) -> None:
-        """Wait, at most until `woken` is set; the next wait is longer."""
+        """Wait until the backoff ends or `woken` is set; the next wait is longer."""
         wait = self._next * random.uniform(0.8, 1.2)
         self._next = min(self._longest, self._next * 2)
         if woken is None:
@@ -242,7 +242,7 @@ class DaemonExchange:
                     self._on_return()
 
     async def follow_decisions(self, handle: Callable[[Decision], None], wait: float) -> None:
-        """Fetches decisions for ever; `handle` gets each once, also those in replies to events.
+        """Fetch decisions forever; `handle` gets each once, also those in replies to events.
 
         Raises `AnotherAdapterError`.
         """

@@ -9,7 +9,7 @@ from server_adapter.bridge.facts import ACTIVE
 
 
 class RunVerdict(Enum):
-    """What the check says."""
+    """Result of a check of a run decision."""
 
     RUN = "run"
     BUSY = "busy"  # nodes are not free yet: worth a retry in a moment

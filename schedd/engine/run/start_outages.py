@@ -34,7 +34,7 @@ _LONGEST_RETRY_WAIT_S: Final = 60
 
 
 def note_refused_run(state: EngineState, event: RunRefused, dialect: Dialect, answer: str) -> None:
-    """Record a refusal. Raise the alert once the refusals in a row are no fault of single jobs."""
+    """Record a refusal. Open the alert once consecutive refusals are not the fault of single jobs."""
     code = _OUTAGE_CODE if event.outage else event.code
     hook = not event.outage and dialect.is_refused_by_hook(code)
     by_node = not event.outage and dialect.is_refused_by_node(code)
@@ -58,7 +58,7 @@ def note_refused_run(state: EngineState, event: RunRefused, dialect: Dialect, an
 
 
 def note_refusing_nodes(state: EngineState, event: RunRefused, answer: str) -> None:
-    """Raise the alert if several nodes refuse jobs, or refusals have closed all: nothing would start then."""
+    """Open the alert if several nodes refuse jobs, or refusals have closed all: nothing would start then."""
     if state.refused_code != _NODES_CODE or event.job_id not in state.refused_jobs:
         return
     refusing = [

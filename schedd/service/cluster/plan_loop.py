@@ -78,7 +78,7 @@ class PlanLoop(PlannerCondition):
 
     @property
     def seconds_until_adapter_silent(self) -> float:
-        """After how many seconds without a request another adapter is accepted."""
+        """Return after how many seconds without a request another adapter is accepted."""
         return self.adapter_contact.seconds_until_silent(self._publisher.latest.settings.adapter_silence)
 
     def record_adapter_report(

@@ -46,7 +46,7 @@ _WINDOWS = 100  # maximum number of start windows in the search for the cheapest
 
 @dataclass(frozen=True, slots=True)
 class TasksEnd:
-    """When this many equal jobs, each placed by itself, would all have ended."""
+    """Time when a number of equal jobs, each placed separately, would all have ended."""
 
     tasks: int
     end: int
@@ -175,8 +175,8 @@ class SubmissionTrial:
         ranks: Ints,
         standing: ArrivalStanding | None,
     ) -> tuple[StartKnown, str]:
-        """Return an earlier answer, past jobs of lower rank or by other means of a component, and its remark;
-        the present one without any. The plan is changed: it must be the trial's own.
+        """Return an earlier answer with its remark: before jobs of lower rank, or by other means of a
+        component; without any, the present answer. The plan is changed: it must be the trial's own.
         """
         plan, now = self.plan, self.now
         with self._slot(request, walltime) as slot:
