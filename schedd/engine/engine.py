@@ -61,6 +61,8 @@ class Engine:
         state = self.state
         events: Sequence[Event] = tuple(batch)
         state.now = max(now, state.now)
+        if state.paused and state.paused_since < 0:
+            state.paused_since = state.now
         state.generation += 1
         state.decisions, state.moves, state.jobs_moved_by = [], [], {}
         state.ended_promises = []
@@ -233,7 +235,7 @@ class Engine:
 
     def _pause(self, why: str) -> None:
         if bool(why) != bool(self.state.paused):
-            self.state.paused_since = self.state.now if why else -1
+            self.state.paused_since = -1  # the next call of `handle` knows the present time
         self.state.paused = why
         if not why:
             self.state.foreign = ""
