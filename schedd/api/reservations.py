@@ -18,6 +18,7 @@ from schedd.api.views import ReservationView
 from schedd.engine import PlanSnapshot
 from schedd.name_list import shorten_list
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.start_sentence import format_utc
 from schedd.wire import Reserve, Unreserve
 
 _log = structlog.get_logger(__name__)
@@ -77,9 +78,8 @@ def _reservation_event(cluster: PlanLoop, name: str, body: ReservationRequest) -
     _check_nodes(cluster.published, body)
     start = body.start if body.start is not None else cluster.now()
     if body.end is not None and body.end <= max(start, cluster.now()):
-        raise _invalid(
-            "body.end", "the reservation would be over already", f"above {max(start, cluster.now())}"
-        )
+        least = f"later than {format_utc(max(start, cluster.now()))}"
+        raise _invalid("body.end", "the reservation would be over already", least)
     terms = body.model_dump(exclude={"start"})
     return Reserve(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name, start=start, **terms)
 

@@ -21,6 +21,7 @@ class OneLineErrorParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.chosen = ""  # the command with its action, once this is known
         self.register("action", "parsers", _DescribedActions)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
@@ -34,7 +35,7 @@ class OneLineErrorParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """As argparse calls it."""
         text = " ".join(message.split())
-        self.exit(2, f"{self.prog}: {text}; `{self.prog} --help` says what there is\n")
+        self.exit(2, f"{self.prog}: {text}; `{self.chosen or self.prog} --help` says what there is\n")
 
 
 class _DescribedActions(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001  (argparse has no public name for it)
@@ -48,6 +49,8 @@ class _DescribedActions(argparse._SubParsersAction):  # type: ignore[type-arg]  
         """As argparse does."""
         act = self.choices.get(values[0])
         if act is not None:
+            if isinstance(parser, OneLineErrorParser):
+                parser.chosen = act.prog
             known = act._option_string_actions  # noqa: SLF001  (argparse has no public name for it)
             for name in _COMMON_OPTIONS:
                 found = parser._option_string_actions.get(name)  # noqa: SLF001

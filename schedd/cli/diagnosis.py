@@ -128,7 +128,8 @@ def _check_database(store: StoreSettings) -> Iterator[CheckResult]:
         yield CheckResult("database", "bad", f"{file}: {_error_text(error).lower()}", remedy)
         return
     if missing:
-        yield CheckResult("database", "bad", f"{file} does not exist", "start the daemon, which creates it")
+        remedy = "start the daemon, which creates it; if it ran before, put the file or its backup back first"
+        yield CheckResult("database", "bad", f"{file} does not exist", remedy)
         return
     try:
         present, needed = read_versions(text)

@@ -10,10 +10,11 @@ import os
 import sqlite3
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 from schedd.store.errors import StoreError
@@ -107,9 +108,14 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
         **pool,
     )
     read_only = begin == "BEGIN"
+    used: set[tuple[int, int] | None] = set()  # identity of the file since the first connection
 
     @event.listens_for(engine, "do_connect")
     def _make(*_: Any) -> None:
+        # A file that was moved away is not made again, empty.
+        present = _file_identity(url)
+        if (used and present not in used) or (read_only and present is None):
+            raise _moved_away()
         # SQLite creates files by the umask; its -wal and -shm files get the mode of this one. If the file
         # exists or cannot be created, SQLite reports the error itself.
         with suppress(OSError):
@@ -117,6 +123,7 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: Any) -> None:
+        used.add(_file_identity(url))
         # The driver's own notion of transactions leaves DDL outside; ours begin and end where we say.
         connection.isolation_level = None
         for pragma in (
@@ -139,11 +146,29 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         if not read_only:
+            # SQLite goes on with a deleted file, whose contents are gone when the daemon ends.
+            if _file_identity(url) not in used:
+                raise OperationalError(begin, None, _moved_away())
             deferred = connection.get_execution_options().get(DEFERRED, False)
             connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if deferred else 'FULL'}")
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def _file_identity(url: URL) -> tuple[int, int] | None:
+    """Return device and inode of the database's file; None if it is missing."""
+    try:
+        found = Path(str(url.database)).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _moved_away() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("its file was moved or deleted while in use: put it back")
+    error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+    return error
 
 
 def _not_text(error: UnicodeDecodeError) -> sqlite3.DatabaseError:

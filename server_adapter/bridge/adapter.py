@@ -502,6 +502,7 @@ class Adapter:
 
     def _troubles(self) -> dict[str, str]:
         """Return lasting troubles, which are sent to the daemon, by kind."""
+        self.journal.retry()  # its trouble would else last until something is to be recorded
         own = [
             self.journal.trouble,
             self._reservations.trouble,

@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 _PAGE = 250  # maximum number of decisions in one answer: a few milliseconds of work
 _LONGEST_WORDS = 500
 _TIME = re.compile(r"[0-9]{1,11}(\.[0-9]{1,6})?")
+_UNAUTHORIZED = 401
 _CONNECT = 5.0  # seconds; an unreachable host must not delay the next one
 
 
@@ -285,7 +286,8 @@ def _problem_text(answer: httpx2.Response) -> str:
     """Return the text of a problem document; empty for other answers."""
     try:
         found = answer.json()
-        return str(found["detail"])[:300] + (f" ({found['hint']})" if found.get("hint") else "")
+        hint = found.get("hint", "") if answer.status_code != _UNAUTHORIZED else ""  # a header's form
+        return str(found["detail"])[:300] + (f" ({hint})" if hint else "")
     except (ValueError, TypeError, KeyError, AttributeError):
         return ""
 
@@ -299,7 +301,7 @@ def _kind(answer: httpx2.Response) -> str:
 
 
 _ADVICE = {
-    401: "no valid token: see --token-file",
+    _UNAUTHORIZED: "see daemon.token_file of pbs-adapter.toml, or --token-file",
     403: "the token may not do this: it must be an adapter's",
     404: "does the daemon know this cluster? see --cluster",
 }

@@ -38,6 +38,12 @@ class JournalWriteError(Exception):
         super().__init__(f"the adapter cannot write to its state directory {directory}: {error.strerror}")
 
 
+def _remedy(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "make room on its disk"
+    return "set state_dir to one that may be written"
+
+
 class Journal:
     """Durable state in small files of the state directory.
 
@@ -68,7 +74,7 @@ class Journal:
                 ) from None
             except OSError as error:
                 raise JournalError(
-                    f"state directory {directory}: {error.strerror}; set state_dir to one that may be written"
+                    f"state directory {directory}: {error.strerror}; {_remedy(error)}"
                 ) from error
             unless_kept.pop_all()
 
@@ -180,14 +186,20 @@ class Journal:
         except OSError as error:
             raise JournalWriteError(self._directory, error) from error
 
+    def retry(self) -> None:
+        """Write the state again if that failed at the last change, as when a disk was full."""
+        if self.trouble:
+            self._record_if_possible()
+
     def _record_if_possible(self) -> None:
         """Record something that may be done again after a restart."""
         try:
             self._save()
             self.trouble = ""
         except OSError as error:
-            self.trouble = str(JournalWriteError(self._directory, error))
-            _log.error("%s", self.trouble)
+            before, self.trouble = self.trouble, str(JournalWriteError(self._directory, error))
+            if self.trouble != before:
+                _log.error("%s", self.trouble)
 
     def _note(self, moment: float, job: str, decision: str) -> None:
         line = f"{moment:.3f} {job} {decision}\n".encode()

@@ -173,7 +173,11 @@ def test_opening_and_closing_alerts_are_sent(url: str, loop: PlanLoop) -> None:
         loop.alerts.update()
         kind, news = followed.next()
         assert (kind, [one["kind"] for one in news["alerts"]]) == ("changes", ["adapter"])
-        assert news["stale"] == news["halted"] == "no contact with an adapter since the daemon started"
+        assert (
+            news["stale"]
+            == news["halted"]
+            == "no contact with an adapter since the daemon started at 2023-11-14 22:13:20 UTC"
+        )
         loop.record_adapter_request()
         loop.alerts.update()
         kind, news = followed.next()

@@ -418,7 +418,7 @@ def test_several_foreign_starts_stop_dispatch_until_resumed() -> None:
         cluster.at(at)
         cluster.send(*cluster.server.start(number, (ShareFacts(f"n{number}", 4),)))
     assert len(cluster.alerts("foreign")) == 1
-    words = "job 4 was started by somebody else, as 2 others were within 90 s before"
+    words = "job 4 was started by somebody else, as were 2 others in the 90 s before"
     assert cluster.engine.state.foreign == words
     cluster.submit("5", "n1:ppn=4")
     cluster.at(120)

@@ -40,12 +40,13 @@ def test_starts_of_faults_survive_further_changes_a_checkpoint_and_a_rebuild() -
     engine = new_engine(EngineSettings(), T)
     engine.handle([server(OFF)], T)
     engine.handle([], T + 50)
-    engine.pause("repair")
+    engine.pause("repair")  # the engine has not handled anything since T + 50
+    engine.handle([], T + 85)
     engine.handle([server(OFF)], T + 90)
     engine.pause("repair of the switch")
     again = Engine.restore(engine.checkpoint())
     for one in (engine, again):
-        assert (one.state.unscheduled_since, one.state.paused_since) == (T, T + 50)
+        assert (one.state.unscheduled_since, one.state.paused_since) == (T, T + 85)
     again.handle([server(ServerFacts())], T + 100)
     again.resume()
     assert (again.state.unscheduled_since, again.state.paused_since) == (-1, -1)
@@ -62,7 +63,7 @@ def test_a_silence_is_a_fault_at_once_and_began_at_the_last_contact() -> None:
         assert (fault.kind, fault.since, fault.remedy) == (
             "adapter",
             T - 90,
-            "`systemctl restart pbs-adapter` on the server's host",
+            "`systemctl restart pbs-adapter` on the server's host; log: `journalctl -u pbs-adapter`",
         )
         assert job_start_state(loop).since == T - 90
 

@@ -20,8 +20,8 @@ import psycopg
 import pytest
 from sqlalchemy import event, text
 
-from schedd.store import DurableJournal, Store
-from schedd.store.errors import DiskFull
+from schedd.store import AuditRecord, DurableJournal, Store
+from schedd.store.errors import DatabaseUnavailable, DiskFull
 from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import TOKEN, DaemonProcess, UnavailableError, unavailability
@@ -447,3 +447,20 @@ def test_commit_with_lost_confirmation_is_not_repeated(postgres: PostgresServer)
     journal.close()
     store.close()
     postgres.drop("lost")
+
+
+def test_moved_or_deleted_database_file_is_reported(tmp_path: Path) -> None:
+    """SQLite goes on writing to a deleted file, and the daemon went on starting jobs."""
+    entry = AuditRecord(1, "root", "pause", "cooling", "main")
+    store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+    try:
+        store.audit(entry)
+        (tmp_path / "s.sqlite").rename(tmp_path / "away")
+        for _ in range(2):
+            with pytest.raises(DatabaseUnavailable, match="moved or deleted while in use: put it back"):
+                store.audit(entry)
+        (tmp_path / "away").rename(tmp_path / "s.sqlite")
+        store.audit(entry)
+        assert len(store.audit_entries(0, 10)) == 2
+    finally:
+        store.close()

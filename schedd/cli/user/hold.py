@@ -72,6 +72,8 @@ def run(argv: Sequence[str], name: str = "schedd hold") -> int:
 
 def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client, names = session.client, named_targets(args)
+    if args.reason and not names:
+        raise ClientError("name nodes (-w) or queues (-q) to hold")
     if names and not args.reason and not args.preview:
         raise ClientError("give a --reason, which is shown to users whose jobs wait")
     if args.preview:

@@ -4,14 +4,17 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import format_rows
 from schedd.cli.user.optimise import criterion_rows
 from schedd.cli.user.preview_text import format_preview
-from schedd.client import ClientError
+from schedd.client import ClientError, Refused
 from schedd.client.answers import PolicyPreview, PolicyView
+
+_UNKNOWN: Final = "it is not known here"
+_SETTINGS_HINT: Final = "`schedd config reference` has all settings"
 
 
 def make_parser(name: str = "schedd policy") -> argparse.ArgumentParser:
@@ -55,6 +58,16 @@ def run(argv: Sequence[str], name: str = "schedd policy") -> int:
 
 
 def _run_action(session: Session, args: argparse.Namespace) -> bool:
+    try:
+        return _act(session, args)
+    except Refused as error:
+        unknown = [f"{place}; {_SETTINGS_HINT}" for place in error.places if place.endswith(_UNKNOWN)]
+        if not unknown:
+            raise
+        raise Refused(error.kind, error.status, error.detail, error.hint, unknown) from None
+
+
+def _act(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
     if args.act == "preview":
         found = client.preview_policy(merge_policy(args.what, client.policy().site, args.cluster))

@@ -110,14 +110,14 @@ def _open_check(kind: str) -> Callable[["EngineState", str], bool] | None:
     return found
 
 
-def raise_alert(state: "EngineState", kind: str, about: str, text: str) -> None:
-    """Open an alert, or note that an open one was raised again."""
+def raise_alert(state: "EngineState", kind: str, about: str, text: str, since: int | None = None) -> None:
+    """Open an alert, or note that an open one was raised again; its cause began at ``since``, or now."""
     key, now = f"{kind} {about}", state.now
     fades = _open_check(kind) is None or (kind, about) in _MOMENTS
     until = now + FADES if fades else None
     known = state.alerts.get(key)
     if known is None:
-        state.alerts[key] = OpenAlert(kind, about, text, now, now, until=until)
+        state.alerts[key] = OpenAlert(kind, about, text, now if since is None else since, now, until=until)
     else:
         state.alerts[key] = replace(known, text=text, last=now, times=known.times + 1, until=until)
 

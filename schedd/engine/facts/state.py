@@ -329,9 +329,11 @@ class EngineState(StateContents):
         self.decision_number += 1
         return f"d{self.decision_number:012d}"
 
-    def alert(self, event: str, kind: str, text: str, about: str = "") -> None:
-        """Raise an alert; ``about``: the node, job or other subject of it, if it has only one."""
-        raise_alert(self, kind, about, text)
+    def alert(self, event: str, kind: str, text: str, about: str = "", since: int | None = None) -> None:
+        """Raise an alert; ``about``: the node, job or other subject of it, if it has only one; ``since``: the
+        begin of its cause, if it was not now.
+        """
+        raise_alert(self, kind, about, text, since)
         self.decisions.append(
             Alert(id=self.next_decision(), cause=event, time=self.now, kind=kind, text=text)
         )

@@ -153,7 +153,8 @@ def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, s
     words = f"job {record.id} was started by somebody else"
     if len(state.unexplained_starts) > 1:
         seconds = state.now - state.unexplained_starts[0]
-        words += f", as {len(state.unexplained_starts) - 1} others were within {seconds} s before"
+        before = f"in the {seconds} s before" if seconds else "in the same second"
+        words += f", as were {len(state.unexplained_starts) - 1} others {before}"
     state.foreign = words
     state.alert(event, "foreign", f"{state.foreign}: another scheduler is active; no more jobs are started")
 

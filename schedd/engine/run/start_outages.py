@@ -82,7 +82,7 @@ def _raise_outage(state: EngineState, event: RunRefused, answer: str) -> None:
     jobs = f"{number} {'job was' if number == 1 else 'jobs were'}"
     since = format_moment(state.refused_since)
     state.starts_refused = f"no start has succeeded since {since}: {jobs} refused, the last by {answer}"
-    state.alert(event.id, "starts_refused", state.starts_refused)
+    state.alert(event.id, "starts_refused", state.starts_refused, since=state.refused_since)
 
 
 def outage_retry_wait(state: EngineState) -> int:

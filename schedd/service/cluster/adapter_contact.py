@@ -143,7 +143,7 @@ class AdapterContact:
                 return f"the adapter has not read the server's state since {_format_time(since)}: {why}"
             return f"the adapter has not reached the server since {_format_time(since)}"
         if not self.at:
-            return "no contact with an adapter since the daemon started"
+            return f"no contact with an adapter since the daemon started at {_format_time(since)}"
         why = self.troubles.get("registration", "")
         return f"no contact with the adapter since {_format_time(since)}{f'; {why}' if why else ''}"
 

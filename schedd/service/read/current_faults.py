@@ -12,9 +12,10 @@ from schedd.start_sentence import format_utc
 
 _ADAPTER_LOG: Final = "`journalctl -u pbs-adapter -n 50`"
 _DAEMON_LOG: Final = "`journalctl -u schedd -n 50`"
+_DATABASE_FILE: Final = "`df -h`, if its disk is full; else `schedd doctor` on the daemon's host"
 
 REMEDIES: Final[Mapping[str, str]] = {
-    "adapter": "`systemctl restart pbs-adapter` on the server's host",
+    "adapter": "`systemctl restart pbs-adapter` on the server's host; log: `journalctl -u pbs-adapter`",
     "adapter_work": _ADAPTER_LOG,
     "background": _DAEMON_LOG,
     "batch_skipped": _DAEMON_LOG,
@@ -163,7 +164,8 @@ def _job_start_state(loop: PlanLoop) -> JobStartState:
     if not loop.on_standby and (why := loop.adapter_troubles.get("registration")):
         return _stopped(loop, "stopped, the adapter is not registered", why, "registration")
     if published.starts_refused:
-        return _stopped(loop, "refused by the server", published.starts_refused, "starts_refused")
+        by = "adapter" if ", the last by the adapter" in published.starts_refused else "server"
+        return _stopped(loop, f"refused by the {by}", published.starts_refused, "starts_refused")
     if loop.on_standby:
         return JobStartState("good", "by the leader; this daemon is on standby")
     return JobStartState("good", "on")
@@ -174,7 +176,17 @@ def _known_time(moment: int) -> int | None:
 
 
 def _stopped(loop: PlanLoop, words: str, reason: str, alert: str) -> JobStartState:
-    return JobStartState("bad", words, reason, fill_in_remedy(REMEDIES[alert], "", loop.name), alert)
+    remedy = fill_in_remedy(_remedy(alert, reason), "", loop.name)
+    return JobStartState("bad", words, reason, remedy, alert)
+
+
+def _remedy(kind: str, text: str) -> str:
+    """Return what to do first; a database file has no service."""
+    if kind == "database" and text.startswith("sqlite"):
+        return _DATABASE_FILE
+    if kind in ("starts_refused", "adapter_work") and "cannot write to its state directory" in text:
+        return "`df -h` and `ls -ld` of that directory, on the server's host"
+    return REMEDIES.get(kind, _DAEMON_LOG)
 
 
 def current_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[CurrentFault, ...]:
@@ -217,7 +229,7 @@ def _alert_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> Iterator[Curre
 
 
 def alert_view(alert: OpenAlert, cluster: str) -> AlertView:
-    remedy = fill_in_remedy(REMEDIES.get(alert.kind, _DAEMON_LOG), alert.about, cluster)
+    remedy = fill_in_remedy(_remedy(alert.kind, alert.text), alert.about, cluster)
     # Differences between snapshot and plan are corrected already.
     severe = alert.kind in SEVERE_KINDS and (alert.kind, alert.about) != ("snapshot", "differences")
     return AlertView(**asdict(alert), severe=severe, remedy=remedy)

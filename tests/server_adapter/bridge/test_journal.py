@@ -112,7 +112,7 @@ def test_a_full_disk_at_the_start_is_reported_with_the_directory(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full_disk)
-        with pytest.raises(JournalError, match=f"{tmp_path}: No space left on device"):
+        with pytest.raises(JournalError, match=f"{tmp_path}: No space left on device; make room on its disk"):
             Journal(tmp_path)
     Journal(tmp_path).close()  # and the lock is free
 
@@ -165,3 +165,18 @@ def test_a_term_that_could_not_be_stored_is_stored_at_the_next_decision(
     again = Journal(tmp_path)
     assert again.term == 7
     again.close()
+
+
+def test_a_state_that_could_not_be_stored_is_stored_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The alert about it stayed open until the next alert, although starts went on."""
+    journal = Journal(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full_disk)
+        journal.record_alert(alert(1, 1))
+        journal.retry()
+        assert journal.trouble.endswith("No space left on device")
+    journal.retry()
+    assert journal.trouble == ""
+    journal.close()
