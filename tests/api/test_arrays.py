@@ -123,7 +123,9 @@ def test_checkjob_shows_an_array(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["checkjob", "7[]"]) == 0
     shown = capsys.readouterr().out
     assert "array 7[].server: ann@login" in shown
-    assert "01:00:00 from the first end to the last, 50.0 % of the response" in shown
+    assert "01:00:00 from the first end to the last, 50.0 % of its time in the system" in " ".join(
+        shown.split()
+    )
     for named in (["showstart", "7[]"], ["showstart", "7"], ["checkjob", "7.server"]):
         assert main(named) == 0
         assert capsys.readouterr().out == shown

@@ -61,5 +61,5 @@ def _count_rows(found: ArrayView, now: int) -> Iterator[tuple[str, str]]:
         if found.last_end > now:
             yield "all done", f"by {format_near_time(found.last_end, now)}, at full walltimes"
     if found.stretch_s is not None and found.stretch is not None:
-        share = f"{100 * found.stretch:.1f} % of the response"
-        yield "stretch factor", f"{format_duration(found.stretch_s)} from the first end to the last, {share}"
+        share = f"{100 * found.stretch:.1f} % of its time in the system (stretch factor)"
+        yield "spread", f"{format_duration(found.stretch_s)} from the first end to the last, {share}"

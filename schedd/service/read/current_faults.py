@@ -34,7 +34,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "formula": "`schedd policy`",
     "licence": "run the licence's command by hand",
     "limit": "`qmgr -c 'print server'`",
-    "log": "`schedd doctor`",
+    "log": "nothing after a restore; else find out why the database is older than it was",
     "lost_run": "`momctl -d 3 -h` with each of its nodes; `qdel -p JOB` if none has it",
     "mode": "correct mode in pbs-adapter.toml or schedd.toml",
     "no_room": _DAEMON_LOG,
