@@ -343,7 +343,7 @@ class Simulation:
         if (one := self._suspended.pop(job, None)) is not None:
             self._pauses.append((job, one.since, t))
         self._ended += 1
-        self._end[job] = t
+        self._end[job], self._ends_at[job] = t, -1
         self._end_run(shares, t - int(self._start[job]), t)
         if self._teller is not None:
             self._teller.ended(job, t, killed=bool(self._killed[job] or self._preempted[job]))

@@ -1,5 +1,7 @@
 """What replays follow of reservations, ranges of walltimes, alternatives and suspensions."""
 
+import random
+
 import pytest
 
 from schedd.policy.site import site_policy
@@ -179,3 +181,30 @@ def test_limits_on_nodes_gpus_and_memory_hold_in_a_replay_with_node_shapes() -> 
     plain = prepare(chosen, single_node_site(8))
     with pytest.raises(TraceError, match="a log does not say enough"):
         jobs_within_limits(plain, site)
+
+
+def test_many_suspensions_lose_no_work_and_no_job_ends_twice() -> None:
+    draw = random.Random(3)
+    jobs, now = [], 0
+    for i in range(400):
+        now += draw.randint(0, 400)
+        urgent = draw.random() < 0.15
+        jobs.append(
+            TraceJob(
+                id=i,
+                submit=now,
+                run=draw.randint(50, 3_000),
+                procs=draw.randint(1, 4),
+                estimate=4_000,
+                queue="urgent" if urgent else "batch",
+                user=draw.choice("abc"),
+                mem_kib_per_proc=draw.choice([None, 1 << 18, 1 << 20]),
+            )
+        )
+    chosen = select(Trace("t", tuple(jobs)), estimates="user", procs=16)
+    ready = prepare(chosen, equal_node_site(4, 4, 4 << 20))
+    found = run(ready, "conservative", site=SUSPEND, slack=Slack(100_000, 0))
+    assert found.preempted_runs > 20
+    assert found.lost_core_s == 0
+    ran = found.end - found.start - found.paused_seconds()
+    assert ran.tolist() == [job.run for job in ready.jobs]
