@@ -7,6 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.facts.records import Cause
+from schedd.engine.place.placement import replan
 from schedd.wire import JobDeleted, ResourceCounted, Run, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
 
@@ -215,3 +216,16 @@ def test_job_that_is_altered_to_need_one_set_of_nodes_loses_its_promise() -> Non
     cluster.alter("3", resources={**cluster.server.jobs["3"].resources, "place": "scatter"})
     assert (cluster.start("3"), cluster.promise("3")) == (100, 350)
     assert cluster.engine.state.breaches == 0
+
+
+def test_no_better_gap_is_worth_a_broken_promise() -> None:
+    """A job that was planned again waited for faster nodes beyond its promise."""
+    site = {"placement": "best_gap_edf", "speeds": {"n1": 4.0}, "criteria": {"weighted_utilisation": 6.0}}
+    cluster = Cluster(nodes=2, site=site)
+    for job, walltime in (("1", 300), ("2", 200), ("3", 400)):
+        cluster.submit(job, walltime=walltime)
+    assert (cluster.start("3"), cluster.planned_node_names("3")) == (300, ["n1"])
+    state, record = cluster.engine.state, cluster.record("3")
+    state.promise[record.slot] = state.bound[record.slot] = T + 250
+    replan(state, record, "test", Cause.FREED, "planned again")
+    assert (cluster.start("3"), cluster.planned_node_names("3")) == (200, ["n2"])

@@ -6,6 +6,7 @@ from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.node_preferences import move_to_better_nodes
 from schedd.engine.rank.promises import record_plan_moves
+from schedd.model import FOREVER
 from schedd.plan.criteria import parse_criteria
 from schedd.plan.evaluate import CriterionWeights
 from schedd.plan.latest_starts import latest_starts
@@ -39,7 +40,11 @@ def place_by_site_policy(
         latest = latest_starts(plan, last_starts(state), columns, state.now, patience, use)
         others = DisplaceableJobs(latest, state.rank)
     weights = CriterionWeights(parse_criteria(state.settings.criteria))
-    found = choose_placement(plan, slot, columns, now, now + HORIZON, weights, others)
+    found, promised = None, int(state.promise[slot])
+    if now <= promised < FOREVER:  # no better gap is worth a broken promise
+        found = choose_placement(plan, slot, columns, now, promised + 1, weights, others)
+    if found is None:
+        found = choose_placement(plan, slot, columns, now, now + HORIZON, weights, others)
     if found is None:
         return -1, None
     rearrange_nodes(state, record)
