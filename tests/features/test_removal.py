@@ -16,7 +16,11 @@ import schedd.feature_list
 schedd.feature_list.FEATURES = ()
 import schedd.api.app, schedd.cli.main, schedd.cli.serving, schedd.dashboard.app
 import schedd.federation.api.app, schedd.replay.driver, schedd.service.warmup
+from schedd.service.settings.cluster import ClusterSettings
 from schedd.service.settings.file import Settings
+from schedd.service.settings.reference import by_feature, needed
+assert not ClusterSettings().engine.predicts("batch")
+assert not {"predict_from", "power_caps", "prices"} & {*(by_feature({}) + needed({})).split("`")}
 """
 
 
