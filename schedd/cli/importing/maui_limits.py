@@ -103,7 +103,9 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
         ending = next((one for one in _PER if name.endswith(one)), "") if not index else ""
         if ending and name.removesuffix(ending) in _AMOUNTS | _ELIGIBLE:
             name, each = name.removesuffix(ending), _PER[ending]
-        if name in ("QDEF", "QLIST") or (name == "PRIORITY" and entry.name == "QOSCFG"):
+        if name in ("QDEF", "QLIST") and entry.name == "QOSCFG":
+            done.strange(entry.line, setting, "Maui")
+        elif name in ("QDEF", "QLIST") or (name == "PRIORITY" and entry.name == "QOSCFG"):
             pass  # with the table qos
         elif name == "FSTARGET" and entry.name == "QOSCFG":
             done.note(Verdict.BLOCKER, entry.line, setting, "no level of fair share is a QOS")
