@@ -93,9 +93,10 @@ class PlanFeed:
 
     def record_change(self, before: PlanSnapshot, after: PlanSnapshot) -> None:
         """Record that ``after`` replaces ``before``. For the planner's thread."""
-        if after.generation < before.generation:  # another engine's
+        # Another engine's, or the plan was rebuilt: its slots are others.
+        if after.generation < before.generation or after.ids is not before.ids:
             self._notes.clear()
-            self._since = after.generation
+            self._since = after.generation + (after.generation == before.generation)
             return
         n = min(before.first_change.shape[0], after.first_change.shape[0])
         states = after.states[:n]
