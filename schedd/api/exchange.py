@@ -78,7 +78,7 @@ async def post_events(
     were handled before are listed as duplicates and change nothing. A `snapshot` is an event too; if it is
     plausible, the engine's state is corrected to it. A body with any error is rejected as a whole. A body
     without events has no effect: it checks whether the caller may send events. Decisions in the reply are
-    stored, like those of `GET decisions`.
+    stored, as in `GET decisions`.
     """
     return await accept_events(request, cluster, delivery.events, caller, adapter, host, after)
 

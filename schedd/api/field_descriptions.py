@@ -22,7 +22,7 @@ def add_field_descriptions(schemas: dict[str, dict[str, Any]], kinds: Iterable[t
 
 
 def reachable_classes(kinds: Iterable[type]) -> Iterator[type]:
-    """Yield the dataclasses among ``kinds``, and those of their fields."""
+    """Yield the dataclasses among ``kinds``, and the dataclasses of their fields."""
     seen: set[object] = set()
     todo: list[object] = list(kinds)
     while todo:

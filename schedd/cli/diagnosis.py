@@ -249,7 +249,7 @@ def _check_token(path: Path) -> CheckResult:
 
 
 def check_daemon(url: str, cluster: str) -> Iterator[CheckResult]:
-    """Check the daemon's own state and that of its clusters, or of the named one."""
+    """Check the state of the daemon and of its clusters, or of the named one."""
     try:
         endpoint: Endpoint = find_endpoint()
         endpoint = endpoint._replace(url=url or endpoint.url, cluster=cluster)

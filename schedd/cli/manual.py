@@ -36,7 +36,7 @@ def _display_name(name: str) -> str:
 
 
 def reference() -> str:
-    """All commands with their options, as Markdown: those that use the API, then the others."""
+    """All commands with their options, as Markdown: commands that use the API, then the others."""
     asking = command_parsers()
     own = {f"schedd {name}": _make_parser(name) for name in COMMANDS if name not in asking}
     sections = [_section(_display_name(name), parser) for name, parser in asking.items()]

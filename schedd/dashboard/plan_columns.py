@@ -21,7 +21,7 @@ from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts, Reserve
 
 MAX_JOBS: Final = 20_000
-"""Maximum number of jobs in a chart; those that start later are left out, and counted."""
+"""Maximum number of jobs in a chart; later ones are left out, and counted."""
 HISTORY_S: Final = 86_400  # how long ended jobs stay on the chart
 STATES: Final[tuple[JobStatus | str, ...]] = ("running", "starting", "planned", "ended")
 _ENDED: Final = 3

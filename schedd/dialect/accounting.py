@@ -21,7 +21,7 @@ _GPU = re.compile(r"([^/+\s]+)-gpu/\d+")
 _VNODE = re.compile(r"\(([^:()+]+):([^()+]*)")
 _CHANGE_S = 1_800  # smallest change of a clock to or from summer time
 _LARGEST_CHANGE_S = 3_600
-_TOLERANCE_S = 120  # between the time of a record and that of its event
+_TOLERANCE_S = 120  # between the times of a record and its event
 _LAST_KEYS = frozenset(
     {
         *("session", "end", "Exit_status", "total_execution_slots", "unique_node_count", "run_count"),

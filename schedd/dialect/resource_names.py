@@ -5,7 +5,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=10_000)
 def find_spellings(names: tuple[str, ...], wanted: frozenset[str]) -> tuple[str, ...]:
-    """Return those of a request's ``names`` that spell one of ``wanted`` (in lower case), in their order.
+    """Return the ``names`` of a request that spell any of ``wanted`` (in lower case), in their order.
 
     Jobs have few combinations of names, and each change of a job asks for several resources.
     """

@@ -1,7 +1,7 @@
 """Exclusive use of OpenPBS vnodes by their attribute ``sharing``.
 
 The adapter reports it as the feature ``sharing=…`` of each vnode that is not ``default_shared``. The rules
-are those of ``is_excl`` in the server's scheduler.
+are as in ``is_excl`` of the server's scheduler.
 """
 
 from collections import Counter

@@ -155,7 +155,7 @@ def _may_be_time(text: str) -> bool:
 
 
 def _row_run(columns: Sequence[str], text: str) -> EndedRun | None:
-    """Return the run of a line; None for a step, a waiting or running job, or one that never started."""
+    """Return the run of a line; None for a step, a waiting or running job, or a job that never started."""
     row = _row(columns, text.split("|"))
     job = row["JobID"].strip()
     if _STEP.fullmatch(job):

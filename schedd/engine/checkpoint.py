@@ -45,7 +45,7 @@ _PIECE: Final = 500  # elements of a long list that are made JSON at once
 
 
 class CheckpointError(ValueError):
-    """Not a checkpoint, or one that this version cannot read; the message says why."""
+    """No checkpoint, or not readable by this version; the message says why."""
 
 
 class FrozenState:

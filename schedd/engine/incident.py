@@ -23,7 +23,7 @@ _EVENTS: Final[TypeAdapter[tuple[Event, ...]]] = TypeAdapter(
 
 
 class IncidentError(ValueError):
-    """A file that is not an incident, or one that cannot be run; the message says which line and why."""
+    """A file that is not an incident, or that cannot be run; the message says which line and why."""
 
 
 def dump_incident(incident: Incident) -> Iterator[str]:

@@ -77,7 +77,7 @@ def requested_search(state: EngineState) -> DueSearch | None:
 
 
 def due_search(state: EngineState, seen: SearchHistory, now: float) -> DueSearch | None:
-    """Return the search that is due at ``now``, or None. Full searches precede those of newcomers."""
+    """Return the search that is due at ``now``, or None. Full searches precede searches for newcomers."""
     return next((search for moment, search in _coming(state, seen) if moment <= now), None)
 
 

@@ -44,7 +44,7 @@ def _window(start: int, hours: int, frequency: str = "") -> dict[str, str]:
 
 
 def submit_example_jobs(server: SimulatedServer) -> None:
-    """Submit jobs of the user: a held one, one that depends on another, and an array."""
+    """Submit jobs of the user: a held job, a job that depends on another, and an array."""
     slots = min(node.spec.slots for node in server.cluster.nodes.values())
     width = min(2, len(server.cluster.nodes))
     simulation = _submit(server, "simulate", f"{width}:ppn={slots}", walltime_s=7_200, runtime_s=5_400)

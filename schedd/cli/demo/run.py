@@ -272,7 +272,7 @@ class DemoRun:
                     await self._watch(reporters, adapters, federation)
 
     def _begin(self, cluster: DemoCluster, trial: EmulatorTrial) -> frozenset[str]:
-        """Let the cluster's jobs come; return those that run already."""
+        """Let the cluster's jobs come; return the running ones."""
         if not isinstance(cluster.workload, SteadyWorkload):
             trial.begin()
             return frozenset()

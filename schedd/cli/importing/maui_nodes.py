@@ -251,7 +251,7 @@ _PRIORITY_SUMMAND: Final = re.compile(r"(^\s*[+-]?|[+-])\s*(?:(\d*\.?\d+)\s*\*\s
 
 
 def _node_priorities(entries: Sequence[MauiEntry]) -> dict[str, float]:
-    """The PRIORITY of single nodes by name, above that of all others."""
+    """The PRIORITY of single nodes by name, above the PRIORITY of all others."""
     found, others = {}, 0.0
     for entry in entries:
         for name, _, value in entry.attributes() if entry.name == "NODECFG" else ():

@@ -43,7 +43,7 @@ class _InexpressibleError(ValueError):
 
 
 def translate_reservations(entries: list[MauiEntry], today: date, zone: str, done: ImportResult) -> None:
-    """All SRCFG parameters; those of one name are one reservation. The first window is in today's week."""
+    """SRCFG parameters; those of a name are one reservation. The first window is in today's week."""
     said: dict[str, dict[str, str]] = {}
     lines: dict[str, list[int]] = {}
     for entry in entries:

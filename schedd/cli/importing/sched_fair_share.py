@@ -93,7 +93,7 @@ def fair_share_level(source: SchedConfig) -> str:
 
 
 def translate_fair_share(option: SchedOption, source: SchedConfig, weight: float) -> None:
-    """The option fair_share, with all that belongs to it; ``weight`` is that of the term."""
+    """The option fair_share, with all that belongs to it; ``weight`` is the term's."""
     done = source.done
     shares = parse_shares(source.companions.get(_FILE, ""))
     if not option.on:

@@ -217,7 +217,7 @@ def _group_views(views: Iterable[NodeView], by: str, q: str) -> list[NodeGroupRo
 
 
 def _fold_views(views: Sequence[NodeView], by: str, q: str) -> list[NodeGroupRow]:
-    """The groups of a map, small enough to be opened: those of the grouping, else hundreds of nodes."""
+    """The groups of a map, small enough to be opened: the grouping's, else hundreds of nodes."""
     found: list[NodeGroupRow] = []
     for group in _group_views(views, by, q):
         if group.search != q and len(group.views) < len(views):

@@ -74,7 +74,7 @@ _read_fields: Final = attrgetter(*_DEFAULTS)  # all jobs are saved with each che
 
 
 def save_carried_job(kept: CarriedJob) -> dict[str, Any]:
-    """Return the fields as plain values, without those that have their defaults."""
+    """Return the fields as plain values, without defaults."""
     values = {
         name: value
         for (name, default), value in zip(_DEFAULTS.items(), _read_fields(kept), strict=True)

@@ -45,7 +45,7 @@ def carry_job(state: EngineState, record: JobRecord) -> CarriedJob | None:
 
 
 def carry_jobs(state: EngineState) -> dict[str, CarriedJob]:
-    """Return the facts to carry over a rebuild, by job id, including those of an earlier rebuild."""
+    """Return the facts to carry over a rebuild, by job id, including facts of an earlier rebuild."""
     found = dict(state.carried_jobs)
     for record in state.records.values():
         kept = carry_job(state, record)

@@ -9,7 +9,7 @@ from schedd.plan.columns import PLANNED
 
 
 def movable_jobs(state: EngineState, jobs: Iterable[str], earliest: int) -> list[JobRecord]:
-    """Return those of the jobs that wait, are planned for ``earliest`` (s since the epoch) or later, and that
+    """Return the jobs that wait, are planned for ``earliest`` (s since the epoch) or later, and that
     no component or dependency keeps in place, by planned start.
     """
     kept = set(unmovable_jobs(state))

@@ -71,7 +71,7 @@ def start_running(
         record, Step.STARTED, facts=facts, understood=understood, run=_current_run(state, started, letter)
     )
     record = state.store_record(_with_slot(state, record))
-    # Seconds not covered by its placement, and those that were known at its dispatch.
+    # Seconds not covered by its placement, and the seconds known at its dispatch.
     beyond = record.run_end(state.now) - state.plan.end(record.slot)
     known_late = max(0, decided - planned)
     if (

@@ -51,7 +51,7 @@ class Usage:
         return cls(tree.levels, tree.interval, tree.depth)
 
     def fits(self, tree: ShareTree) -> bool:
-        """Whether the windows and owners are those of this tree."""
+        """Whether the windows and owners belong to this tree."""
         return self.levels == tree.levels and self.interval == tree.interval
 
     def record(self, run: ChargedRun) -> None:

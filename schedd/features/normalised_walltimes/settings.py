@@ -23,7 +23,7 @@ class NormalisedWalltimes(Section):
 
 
 def _check_site(plain: Mapping[str, Any]) -> None:
-    """Raise SettingConflictError for reference speeds without effect, or above those of all nodes."""
+    """Raise SettingConflictError for reference speeds without effect, or above the speeds of all nodes."""
     table = plain.get("normalised_walltimes")
     if table is None:
         return
