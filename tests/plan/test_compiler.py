@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 import threading
+import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numba
 import numpy as np
@@ -323,3 +324,16 @@ def test_no_kernel_reads_or_writes_beyond_an_array() -> None:
 def read_beyond(numbers: Ints, at: int) -> int:
     """Read one number; of an array that is too short, some other memory."""
     return int(numbers[at])
+
+
+@pytest.mark.parametrize("of_numpy_2_5", [False, True])
+def test_arrays_of_every_numpy_are_understood(*, of_numpy_2_5: bool) -> None:
+    """Its alias NDArray has one argument since 2.5, which Python 3.12 and later get by the lock files."""
+    former = np.ndarray[Any, np.dtype[np.int64]]
+    hint = types.GenericAlias(np.ndarray, (np.int64,)) if of_numpy_2_5 else former
+
+    def rows(_table: Any, n: int) -> int:
+        return n
+
+    rows.__annotations__["_table"] = Annotated[hint, 2]
+    assert compiler.declared_types(rows) == (numba.types.Array(numba.int64, 2, "C"), numba.int64)

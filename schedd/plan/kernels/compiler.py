@@ -106,7 +106,10 @@ def _numba_type(hint: Any) -> Any:
     dimensions = 1
     if get_origin(hint) is Annotated:
         hint, dimensions = get_args(hint)
-    dtype = get_args(get_args(hint)[1])[0]
+    # Since NumPy 2.5, NDArray[dtype] is an alias with one argument, not ndarray[shape, numpy.dtype[dtype]].
+    *shape, dtype = get_args(hint)
+    if shape:
+        (dtype,) = get_args(dtype)
     return types.Array(numpy_support.from_dtype(dtype), dimensions, "C")
 
 
