@@ -129,6 +129,8 @@ def smallest_keys(keys: SortKeys, n: int) -> Ints:
     """Return the indices of the ``n`` smallest keys in ascending order; ties by index."""
     if keys.shape[0] <= n:
         return _stable_argsort(keys)
+    if n < 1:
+        return np.empty(0, np.int64)
     bound = np.partition(keys, n - 1)[n - 1]
     below = np.flatnonzero(keys < bound)
     found = np.concatenate((below, np.flatnonzero(keys == bound)[: n - below.shape[0]]))

@@ -83,6 +83,16 @@ def select_rescued(
     return urgent.tolist(), displaced.tolist()
 
 
+def test_none_of_many_late_jobs_is_rescued_at_size_zero() -> None:
+    """After its fifth failure a search asks for a third of one job; all late jobs overflowed its trial."""
+    late = ordering_columns(start=[10 * i for i in range(300)], duration=[10] * 300, due=[10] * 300)
+    for size in (3, 1, 0):
+        urgent, displaced = select_rescued(late, size, 200)
+        assert len(urgent) <= size
+        assert len(urgent) + len(displaced) <= 200
+    assert smallest_keys(np.arange(5), 0).shape == (0,)
+
+
 def test_late_job_goes_before_jobs_with_slack() -> None:
     # In sequence on one node: no deadline; a deadline without slack; one with much slack; two late jobs.
     jobs = ordering_columns(start=[0, 10, 20, 30, 40], duration=[10] * 5, due=[FOREVER, 20, 200, 35, 30])
@@ -152,7 +162,7 @@ def test_half_the_leading_jobs_lead_in_the_plan(keys: list[int], planned: list[i
     assert set(order[: most // 2]) | set(plan[: most // 2]) <= set(found)
 
 
-@given(st.lists(st.integers(0, 6)), st.integers(1, 9))
+@given(st.lists(st.integers(0, 6)), st.integers(0, 9))
 def test_smallest_keys_come_first_in_a_stable_sort(keys: list[int], n: int) -> None:
     assert (
         smallest_keys(np.array(keys, np.int64), n).tolist()
