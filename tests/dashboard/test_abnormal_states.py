@@ -458,7 +458,7 @@ def test_plan_metrics_filter_estimates_by_period_queue_and_user(
             page = client.get("/main/plan-metrics", params=asked).text
             assert 'data-key="submission-"' in page
             assert ('id="errors"' in page) is ("queue" not in asked)
-            assert "<td>30 s, 34 s</td>" in page
+            assert 'data-label="loss">30 s, 34 s</td>' in page
             assert "At most the latest 100,000 predictions count." in page
         for asked in ({"queue": "other"}, {"user": "<b>nobody"}):
             page = client.get("/main/plan-metrics", params=asked).text
