@@ -138,6 +138,7 @@ DECISIONS: Final[dict[str, Any]] = {
             "version": "1",
             "expires": 1_700_000_060,
             "walltime": None,
+            "why": "",
             "term": 1,
             "type": "run",
         }
