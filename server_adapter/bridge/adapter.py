@@ -322,7 +322,7 @@ class Adapter:
                 hangs.reset()
             except ServerUnreachableError as error:
                 _log.warning("%s", error)
-                self._unread = str(error)
+                self._unread = ""  # the daemon says that the server is not reached
                 self._request_snapshot()
                 if isinstance(error.__cause__, TimeoutError):
                     await hangs.sleep()  # each such request may cost the server a thread
