@@ -38,9 +38,11 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED, Ints
 
 
-def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
-    """Place an unplaced job in its earliest gap, or record why it has none."""
-    place_job(state, record, event, ahead=True)
+def plan_job(
+    state: EngineState, record: JobRecord, event: str, cause: Cause, words: str, *, unranked: bool = False
+) -> None:
+    """Place an unplaced job in its earliest gap, or record why it has none. See ``place_job``."""
+    place_job(state, record, event, ahead=True, unranked=unranked)
     _note(state, record.id, event, cause, words, -1)
 
 
@@ -118,23 +120,26 @@ def remove(state: EngineState, record: JobRecord) -> int:
 # ---- placing ------------------------------------------------------------------------------------
 
 
-def place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool = False) -> None:
+def place_job(
+    state: EngineState, record: JobRecord, event: str, *, ahead: bool = False, unranked: bool = False
+) -> None:
     """Place an unplaced job, or record why it waits; its own move is not recorded.
 
-    ``ahead``: it may displace jobs of lower priority where that breaks no promise. A failure to plan the job
+    ``ahead``: it may displace jobs of lower priority where that breaks no promise. ``unranked``: it has no
+    rank yet, and gets that of the form of its request that is chosen. A failure to plan the job
     quarantines it; other jobs are not affected.
     """
     with JobErrorGuard(state, record.id, event):
-        _place_job(state, record, event, ahead=ahead)
+        _place_job(state, record, event, ahead=ahead, unranked=unranked)
 
 
-def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> None:
+def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool, unranked: bool) -> None:
     """Take the steps of each placement: dependencies, alternatives, obstacles, rank, time, place, promise."""
     state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)
     links = dependencies.find_dependencies(state, record)
     confined = component_confinement(state, record)
-    record = _choose_form(state, _chain(state, record, links, confined))
+    record = _choose_form(state, _chain(state, record, links, confined), unranked=unranked)
     record, wait = _find_wait(state, record, event)
     if wait is not None:
         _block_until(state, record, wait, links)
@@ -151,12 +156,15 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
         _place_in_gap(state, record, eligible, event, ahead=ahead)
 
 
-def _choose_form(state: EngineState, record: JobRecord) -> JobRecord:
+def _choose_form(state: EngineState, record: JobRecord, *, unranked: bool) -> JobRecord:
     """Choose the form of a job's request. Its rank depends on that; in the light mode only on the first."""
-    chosen = choose_form(state, record)
     ranked_again = state.site.weights.mode == "full" or record.eligible_since < 0
-    if ranked_again and chosen.understood != record.understood:
-        set_rank(state, chosen)
+    chosen = record
+    try:
+        chosen = choose_form(state, record)
+    finally:
+        if unranked or (ranked_again and chosen.understood != record.understood):
+            set_rank(state, chosen)
     return chosen
 
 

@@ -5,6 +5,7 @@ The plan chooses among all combinations at once, and a what-if by the same funct
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,12 +34,12 @@ _STEPS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class FormCandidate:
-    """One form of a job's request, as it would be planned. ``waits``: a limit, an account or another
-    condition keeps it from being planned now.
+    """One form of a job's request, as it would be planned. ``waits`` tells whether a limit, an account or
+    another condition keeps it from being planned now; it is only called for forms that could be chosen.
     """
 
     variant: RequestVariant
-    waits: bool
+    waits: Callable[[], bool]
 
 
 def best_form(
@@ -100,24 +101,27 @@ def best_form(
 
 
 def _waits(form: FormCandidate | None) -> bool:
-    return form is not None and form.waits
+    return form is not None and form.waits()
 
 
 def _pick_form(
     plan: Plan, slot: int, forms: Sequence[FormCandidate | None], now: int, ready: int, promised: int
 ) -> tuple[int, int]:
     """Return the index of the best form and its start; a start of -1: none has one now."""
-    free = [(i, form.variant) for i, form in enumerate(forms) if form is not None and not form.waits]
-    if free:
-        variants = [variant for _, variant in free]
-        best, start = plan.find_best_variant(slot, variants, now, ready, now + HORIZON, promised)
-        if best >= 0:
-            return free[best][0], start
     known = [(i, form) for i, form in enumerate(forms) if form is not None]
+    free = known
+    while free:
+        variants = [form.variant for _, form in free]
+        best, start = plan.find_best_variant(slot, variants, now, ready, now + HORIZON, promised)
+        if best < 0:
+            break
+        if not free[best][1].waits():
+            return free[best][0], start
+        free = free[:best] + free[best + 1 :]
     fitting = [(i, form) for i, form in known if plan.fits_on_nodes(form.variant.request)] or known
-    without_wait = [i for i, form in fitting if not form.waits]
-    if without_wait:
-        return without_wait[0], -1
+    without_wait = next((i for i, form in fitting if not form.waits()), -1)
+    if without_wait >= 0:
+        return without_wait, -1
     return min(fitting, key=lambda one: _work(one[1].variant), default=(-1, None))[0], -1
 
 
@@ -158,8 +162,14 @@ def choose_form(state: "EngineState", record: JobRecord) -> JobRecord:
         understood, variant = read_variant(state, record, in_slot=slot_fits and chosen == before)
         if variant is None:
             return understood, None
-        waits = state.limits.too_much(variant.pools) is not None
-        waits = waits or form_must_wait(state, quick_replace(record, understood=understood))
+
+        @cache
+        def waits() -> bool:
+            if state.limits.too_much(variant.pools) is not None:
+                return True
+            _note(offers, chosen)
+            return form_must_wait(state, quick_replace(record, understood=understood))
+
         return understood, FormCandidate(variant, waits)
 
     def read_forms(walltime: int | None) -> list[FormCandidate | None]:

@@ -31,7 +31,6 @@ from schedd.engine.place.placement import (
 )
 from schedd.engine.place.slot_requests import slot_for
 from schedd.engine.rank.promises import end_promise, judge_restored
-from schedd.engine.rank.ranking import set_rank
 from schedd.engine.run.altered_jobs import apply_facts, replan_with_facts
 from schedd.engine.run.running import (
     AHEAD,
@@ -98,8 +97,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
             if record.run.started == kept.started and record.slot >= 0:
                 state.promise[record.slot] = state.bound[record.slot] = kept.promised
     else:
-        set_rank(state, record)
-        plan_job(state, record, event, Cause.ARRIVED, "it arrived")
+        plan_job(state, record, event, Cause.ARRIVED, "it arrived", unranked=True)
         if kept is not None:
             judge_restored(state, state.records[facts.id], event)
 

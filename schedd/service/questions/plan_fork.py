@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -340,8 +341,13 @@ class PlanFork:
         except NotUnderstood:
             return None
         variant = self._trial(plan, facts, understood, moment, best=False).variant(request)
-        waits = self._limits.too_much(variant.pools) is not None
-        waits = waits or self._component_wait(facts, understood, instead_of) is not None
+
+        @cache
+        def waits() -> bool:
+            if self._limits.too_much(variant.pools) is not None:
+                return True
+            return self._component_wait(facts, understood, instead_of) is not None
+
         return FormCandidate(variant, waits)
 
     def _trials(
