@@ -306,9 +306,15 @@ def slot_limited(facts: JobFacts) -> bool:
 
 
 def open_gates(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
-    who = (facts.owner, facts.group, facts.account, facts.queue)
-    walltime = _walltime(facts) if any(access.shorter for access in gates.values()) else 0
-    return frozenset([gate for gate, access in gates.items() if access.admits(*who, walltime)])
+    owner, group, account, queue = facts.owner, facts.group, facts.account, facts.queue
+    walltime = -1  # not read yet
+    found = []
+    for gate, access in gates.items():  # no generator: an arrival asks for each form of its request
+        if access.shorter and walltime < 0:
+            walltime = _walltime(facts)
+        if access.admits(owner, group, account, queue, max(walltime, 0)):
+            found.append(gate)
+    return frozenset(found)
 
 
 def _walltime(facts: JobFacts) -> int:

@@ -96,6 +96,8 @@ def planned_facts(state: EngineState, facts: JobFacts) -> JobFacts:
     known = latest[3]
     if speed not in known:
         known[speed] = _facts_at_speed(state, facts)
+        if speed is None and (table := speed_table(state)):
+            known[table.speeds[0]] = known[speed]  # so long as none is chosen, the lowest counts
     return known[speed]
 
 

@@ -189,12 +189,21 @@ class Step(NamedTuple):
     run: Callable[..., float] | None
     """A function of plain numbers; None: see ``node``."""
     node: SyntaxNode
+    number: float | None
+    """The value of a number; None: it is none."""
 
 
 def list_steps(parts: Sequence[SyntaxNode]) -> tuple[Step, ...]:
     """Return the steps of ``single_value`` for these parts, which are in postfix order."""
-    runs = [SINGLE.get(one.run) if isinstance(one, OperationNode) else None for one in parts]
-    return tuple(Step(len(one.operands), run, one) for one, run in zip(parts, runs, strict=True))
+    return tuple(
+        Step(
+            len(one.operands),
+            SINGLE.get(one.run) if isinstance(one, OperationNode) else None,
+            one,
+            one.number if isinstance(one, NumberNode) else None,
+        )
+        for one in parts
+    )
 
 
 def single_value(steps: Sequence[Step], columns: Columns) -> float:
@@ -203,8 +212,10 @@ def single_value(steps: Sequence[Step], columns: Columns) -> float:
     """
     stack: list[float] = []
     push, pop = stack.append, stack.pop
-    for taken, run, node in steps:
-        if not taken:
+    for taken, run, node, number in steps:
+        if number is not None:
+            push(number)
+        elif not taken:
             push(node.single_value(columns, ()))
         elif run is None:
             stack[-taken:] = (node.single_value(columns, stack[-taken:]),)
