@@ -170,8 +170,14 @@ class Component(Generic[_S]):
     """Called before the placement of a job: the condition that it waits for, or the reason why it can never
     run; None: it may be planned.
     """
+    lost_by_alteration: Callable[["EngineState | PlanSnapshot", str], str] | None = None
+    """Why an altered request of a waiting job, given by id, cannot keep its place and so ends its promise,
+    even if it asks for less; empty: it can."""
     ends_promise: frozenset[str] = frozenset()
     """Kinds of waiting, from ``must_wait``, that end the promise of a job."""
+    wait_causes: Mapping[str, "Cause"] = field(default_factory=dict)
+    """Kinds of waiting, from ``must_wait``, that take a promised job its start, whatever event brings them to
+    light, each with the cause."""
     must_wait_in_what_if: (
         Callable[["PlanSnapshot", JobFacts, "ParsedRequest", str], WaitingFor | None] | None
     ) = None
@@ -275,7 +281,7 @@ class Component(Generic[_S]):
     reason_to_replan: Callable[["EngineState", "JobRecord"], "tuple[Cause, str] | None"] | None = None
     """Called before a due job is started: why it must be planned again instead; None: it may start."""
     unmovable_jobs: Callable[["EngineState"], Iterable[str]] | None = None
-    """Planned jobs that backfilling may not move."""
+    """Planned jobs that backfilling, other forms, and classes that break promises may not move."""
     use_requested: Callable[["EngineState", "PricedUse"], str] | None = None
     """Called before a component grants a use that costs something: why it cannot be paid; empty: it can."""
     use_began: Callable[["EngineState", "UseBegan"], None] | None = None  # called when such a use begins

@@ -12,7 +12,7 @@ from schedd.engine.component.placement_hooks import (
     component_wait,
     is_planned_on_hold,
 )
-from schedd.engine.component.promise_hooks import promise_ends
+from schedd.engine.component.promise_hooks import promise_ends, wait_causes
 from schedd.engine.facts.job_requests import find_uncounted, first_waiting_reason, is_eligible
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, DependencyLink, JobRecord, Phase
@@ -34,7 +34,7 @@ from schedd.engine.place.request_forms import choose_form
 from schedd.engine.rank.promises import end_promise, make_promise, record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard, block_job, mark_for_update
 from schedd.engine.rank.ranking import advance_job, correct_last_rank, set_rank
-from schedd.model import Never, WaitingFor
+from schedd.model import FOREVER, Never, WaitingFor
 from schedd.plan.columns import PLANNED, Ints
 
 
@@ -193,6 +193,8 @@ def _find_wait(
     wait = component_wait(state, record)
     if isinstance(wait, WaitingFor) and wait.kind in promise_ends():
         record = end_promise(state, record, event, f"it waits for {wait.what}")
+    elif isinstance(wait, WaitingFor) and state.promise[record.slot] < FOREVER and record.lost is None:
+        record = apply_step(record, Step.BLAMED, lost=wait_causes().get(wait.kind))
     return record, wait
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from schedd.engine.component.job_hooks import job_labels
+from schedd.engine.component.placement_hooks import unmovable_jobs
 from schedd.engine.component.ranking_hooks import (
     component_ranks,
     goes_last,
@@ -110,9 +111,8 @@ def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = F
         return False
     record = state.by_slot[slot]
     breaks = record is not None and _breaks_promises(state, record)
-    moves = move_past_lower_ranks(
-        plan, slot, state.rank, state.bound, state.now, thorough=thorough, breaks=breaks
-    )
+    rank = _rank_with_unmovable(state) if breaks else state.rank
+    moves = move_past_lower_ranks(plan, slot, rank, state.bound, state.now, thorough=thorough, breaks=breaks)
     if not len(moves):
         return False
     state.next_due = None
@@ -122,6 +122,19 @@ def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = F
     words = f"job {name} of higher priority goes before{_largest_term(state, record)}"
     record_moves(state, event, cause, words, moves.slots[theirs], moves.old[theirs], moves.new[theirs])
     return True
+
+
+def _rank_with_unmovable(state: EngineState) -> Ints:
+    """Return the ranks by slot; jobs that components keep in place, such as for a preemption under way, are
+    above all others.
+    """
+    kept = [state.records[job].slot for job in unmovable_jobs(state) if job in state.records]
+    kept = [slot for slot in kept if slot >= 0]
+    if not kept:
+        return state.rank
+    rank = state.rank.copy()
+    rank[kept] = FOREVER
+    return rank
 
 
 def move_past_lower_ranks(

@@ -6,6 +6,7 @@ from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.shared import shared_amounts
 from schedd.engine.component.job_hooks import job_scopes
+from schedd.engine.component.promise_hooks import lost_by_alteration
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.records import JobRecord
@@ -40,7 +41,7 @@ def promise_end_reason(
         return "its owner, group, account or project was changed"
     if job_scopes(known, facts) != job_scopes(known, before):
         return "its labels, such as its QOS, were changed"
-    return ""
+    return lost_by_alteration(known, record.id)
 
 
 def limit_keys(facts: JobFacts) -> tuple[str, ...]:

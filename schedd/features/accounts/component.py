@@ -3,6 +3,7 @@
 from typing import Final
 
 from schedd.engine.component.declaration import Component
+from schedd.engine.facts.records import Cause
 from schedd.features.accounts.changes import follow_changes, next_change
 from schedd.features.accounts.rules import (
     charge_run,
@@ -46,6 +47,7 @@ COMPONENT: Final = Component(
     },
     site_changed=examine_all,
     must_wait=wait_for_funds,
+    wait_causes={"account": Cause.ADMIN, "budget": Cause.ADMIN},
     form_must_wait=lacks_funds,
     may_lengthen=has_funds,
     must_wait_in_what_if=wait_in_what_if,

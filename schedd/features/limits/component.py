@@ -4,6 +4,7 @@ from typing import Final
 
 from schedd.engine.component.declaration import Component
 from schedd.engine.component.hook_values import AlertKind
+from schedd.engine.facts.records import Cause
 from schedd.features.limits.admission import (
     charge_use,
     count_again,
@@ -38,6 +39,7 @@ COMPONENT: Final = Component(
     limits=limit_sources,
     site_changed=count_again,
     must_wait=wait_for_room,
+    wait_causes={"limit": Cause.QUEUE},
     form_must_wait=lacks_room,
     may_lengthen=has_room,
     must_wait_in_what_if=wait_in_what_if,

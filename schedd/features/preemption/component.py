@@ -28,6 +28,8 @@ from schedd.features.preemption.rules import (
 from schedd.features.preemption.state import (
     PreemptionState,
     limit_moments,
+    lost_by_alteration,
+    planned_preemptors,
     published_preemptions,
     without_slots,
 )
@@ -92,4 +94,6 @@ COMPONENT: Final = Component(
     record_changed=note_run,
     deferred_slots=suspended_slots,
     without_plan=without_slots,
+    unmovable_jobs=planned_preemptors,
+    lost_by_alteration=lost_by_alteration,
 )

@@ -24,7 +24,7 @@ from schedd.features.preemption.candidates import Candidate, is_preempt_target, 
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.victim_choice import choose_victims
 from schedd.model import Request
-from schedd.plan.columns import PLANNED, SHARE, Ints
+from schedd.plan.columns import PLANNED, SHARE, WHOLE, Ints
 from schedd.plan.gates import CPUS_GATE, GPUS_GATE, MEM_GATE
 from schedd.plan.plan import Plan
 from schedd.plan.records import Take
@@ -367,6 +367,8 @@ def block_rest(plan: Plan, slot: int, runs: Sequence[ShortenedRun], new_slot: Ne
             for row, amounts in held.items():
                 stays = kept.get(row, np.zeros_like(amounts))
                 held[row] = stays + np.maximum(amounts - stays - own.get(row, 0), 0)
+                if row in plan.node_names and held[row].any() and row in own and own[row][SHARE] < WHOLE:
+                    held[row][SHARE] = max(held[row][SHARE], 1)  # the preemptor's share may end first
         held = {row: amounts for row, amounts in held.items() if amounts.any()}
         if held:
             blocks.append(fix_block(plan, begin, until - begin, held, new_slot))

@@ -6,6 +6,7 @@ from math import exp
 from typing import Any, Final
 
 from schedd.engine.facts.state import EngineState
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.plan.schema import KEYS, NAMES, NUMBER, FieldRule, declared
 from schedd.wire import PreemptionMethod
 
@@ -196,6 +197,20 @@ def limit_moments(part: PreemptionState, now: int, _: int) -> None:
 def preemption_state(state: EngineState) -> PreemptionState:
     """The component's part of the engine's state."""
     return state.part(PreemptionState)
+
+
+def planned_preemptors(state: EngineState) -> list[str]:
+    """Return the jobs with a planned preemption: their places depend on the ends of their victims."""
+    return list(preemption_state(state).planned)
+
+
+def lost_by_alteration(known: EngineState | PlanSnapshot, job: str) -> str:
+    """An altered preemptor is planned without its preemption first, and its former place may be taken."""
+    if isinstance(known, EngineState):
+        planned = job in preemption_state(known).planned
+    else:
+        planned = job in known.part(PublishedPreemptions).by_preemptor
+    return "it was altered while jobs were to be preempted for it" if planned else ""
 
 
 def published_preemptions(state: EngineState) -> PublishedPreemptions:

@@ -5,6 +5,7 @@ from typing import Final
 from schedd.dialect.advres import RESERVATION_NAMES
 from schedd.engine.component.declaration import Component
 from schedd.engine.component.hook_values import AlertKind
+from schedd.engine.facts.records import Cause
 from schedd.features.reservations.naming import (
     check_what_if_reservation,
     forget_gone,
@@ -54,6 +55,7 @@ COMPONENT: Final = Component(
     will_return=will_return,
     site_changed=schedule_standing_renewal,
     must_wait=wait_for_reservation,
+    wait_causes={"reservation": Cause.RESERVATION},
     must_wait_if_named=check_what_if_reservation,
     restriction=restriction,
     knows_reservation=knows_reservation,

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
+from schedd.engine.facts.records import Cause
+from schedd.engine.place.placement import replan
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.accounts.state import PublishedAccounts, account_book
 from schedd.features.bookings.state import booking_table
@@ -486,3 +488,16 @@ def test_a_question_that_cannot_name_an_account_is_answered_without_one() -> Non
     facts = site.record("1").facts
     assert isinstance(fork.what_if(replace(facts, id="what-if"), T).answer, StartKnown)
     assert fork.what_if(facts, T, instead_of="1").answer == site.record("1").answer
+
+
+def test_a_start_lost_for_an_empty_account_is_put_down_to_it_whatever_event_finds_it() -> None:
+    """A job that was planned again for another reason in the same batch lost its promise for that one."""
+    cluster = AccountCluster(nodes=1)
+    cluster.set_account("phys", 2000)
+    cluster.submit("1", account="phys")
+    cluster.submit("2", account="phys")
+    state = cluster.engine.state
+    book = account_book(state)
+    book.accounts["phys"] = replace(book.accounts["phys"], charged=5000)
+    replan(state, cluster.record("2"), "e", Cause.FREED, "it ends earlier on nodes of another speed")
+    assert (cluster.start("2"), cluster.at_risk("2")) == (None, "an admin's order")

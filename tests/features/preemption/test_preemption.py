@@ -730,3 +730,47 @@ def test_preemptors_wake_nobody_while_none_can_be_examined(policy: str) -> None:
     cluster.server.now += 200
     cluster.send()
     assert (cluster.engine.next_wake or 0) - cluster.server.now > 1
+
+
+def test_a_class_that_breaks_promises_does_not_take_what_running_jobs_are_preempted_for() -> None:
+    """It was planned on nodes that only the preemptor frees, and the plan kept a preemption for nobody."""
+    boss = {"points": 100.0, "users": ["bob"], "breaks_promises": True}
+    site = {"preemption": URGENT, "classes": {"boss": boss}}
+    cluster = Cluster(1, site=site, slack=0)
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="urgent")))
+    cluster.submit("1", walltime=2000)
+    cluster.at(700)
+    cluster.submit("2", queue="urgent")
+    start = cluster.start("2")
+    assert (list(preemption_state(cluster.engine.state).planned), start) == (["2"], 720)
+    cluster.submit("3", owner="bob@login")
+    assert (cluster.start("2"), cluster.at_risk("2")) == (start, "")
+
+
+def test_an_altered_preemptor_gets_a_new_promise() -> None:
+    """Its former place may be taken since it was planned by a preemption, and no cause that may break its
+    promise applied.
+    """
+    cluster = PreemptingCluster(more={"slack": 0})
+    cluster.preempts = False
+    cluster.submit("1", walltime=1000)
+    cluster.at(700)
+    cluster.submit("2", queue="urgent", walltime=200)
+    assert (cluster.start("2"), cluster.promise("2")) == (720, 1000)
+    cluster.submit("3", walltime=100)
+    cluster.alter_request("2", walltime="150")
+    ended = cluster.record("2").ended
+    assert ended is not None
+    assert ended.words == "it was altered while jobs were to be preempted for it"
+
+
+def test_the_rest_of_a_preempted_run_is_seen_by_whole_node_jobs() -> None:
+    """Its share of the node was left to the preemptor."""
+    cluster = PreemptingCluster()
+    cluster.preempts = False
+    cluster.submit("1", walltime=2000)
+    cluster.at(700)
+    cluster.submit("2", queue="urgent", resources={"nodes": "1:ppn=2"})
+    (one,) = preemption_state(cluster.engine.state).planned.values()
+    plan = cluster.engine.state.plan
+    assert [take.amounts[:2] for block in one.blocks for take in plan.takes(block)] == [(2, 1), (4, 1)]
