@@ -156,8 +156,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         # MOMREJECT; an incomplete hook; root's scripts; a hook that rejects, or wants a rerun or a deletion
         refused_by_node=frozenset({15041, 15167, 15168, 15169, 15170, 15171}),
         refused_by_hook=frozenset({15136}),  # HOOKERROR: a runjob hook
-        # as above; cores in a burst or in sum, vmem, mem, processor time, or walltime exceeded
-        no_fault=frozenset({0, 265, KILLED, *range(-29, -23)}),
+        # as above; cores in a burst or in sum, vmem, mem, processor time, or walltime exceeded; a rerun on
+        # request (qrerun, a preemption, a busy workstation); a checkpoint, and a return to continue from it
+        no_fault=frozenset({0, 265, KILLED, *range(-29, -23), -11, -12, -15}),
         reports_types=True,
         is_shrinkable=is_shrinkable,
     ),

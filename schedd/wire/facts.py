@@ -45,7 +45,8 @@ class JobFacts:
     changes with everything that a run decision relies on. ``family`` names the dialect of its request and
     numbers; empty is the planner's first. ``by`` is the user that started the present run by hand (``qrun``),
     if known. A job that is not ``rerunnable`` (``qsub -r n``) cannot be requeued while it runs.
-    ``checkpoint`` is what ``qsub -c`` declared, as printed. A job is ``run_lost`` if the server lists it as
+    ``checkpoint`` is what ``qsub -c`` declared, as printed. ``exit_status`` is that of the last run of a job
+    that came back to its queue, if the server reports it. A job is ``run_lost`` if the server lists it as
     running and none of its nodes has it; it holds no resources.
     """
 
@@ -76,6 +77,7 @@ class JobFacts:
     rerunnable: bool = True
     checkpoint: str = ""
     run_lost: bool = False
+    exit_status: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -332,6 +332,24 @@ def test_job_returned_three_times_is_quarantined() -> None:
     assert cluster.view("1").state == "running"
 
 
+@pytest.mark.parametrize(
+    ("family", "status", "returns", "failures"),
+    [("openpbs", -11, 0, 0), ("openpbs", -20, 1, 1), ("", 271, 0, 0), ("", -3, 1, 1), ("", None, 1, 1)],
+)
+def test_a_rerun_on_request_speaks_neither_against_the_job_nor_its_node(
+    family: str, status: int | None, returns: int, failures: int
+) -> None:
+    """A user's ``qrerun`` soon after the start counted as a failure of the node."""
+    cluster = Cluster()
+    resources = {"select": "1:ncpus=4", "walltime": "100"} if family else {"walltime": "100"}
+    cluster.submit("1", resources=resources, family=family)
+    cluster.at(2)
+    cluster.server.jobs["1"] = replace(cluster.server.jobs["1"], exit_status=status)
+    cluster.send(*cluster.server.requeue("1"))
+    assert cluster.record("1").back_off.returns == returns
+    assert len(cluster.engine.state.failures.get("n1", ())) == failures
+
+
 def test_a_requeue_after_a_real_run_is_no_return_and_ends_the_promise() -> None:
     cluster = Cluster(returns_within=60)
     cluster.submit("1", walltime=1000)

@@ -142,16 +142,17 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
     """Requeue a job that ran, or was accepted to run: its promise ends and it gets a new one.
 
     A job that returns shortly after its start is *returned*: it backs off, and is quarantined when this
-    repeats too often.
+    repeats too often. Not so if it was requeued on request, as its exit status says.
     """
     settings = state.settings
     ran = state.now - record.run.started if record.phase is Phase.RUNNING else 0
     nodes = job_nodes(state, record)
-    failed = ran < settings.returns_within and not is_requeued_on_purpose(state, record)
+    on_request = is_requeued_on_purpose(state, record) or _was_rerun_on_request(record, facts)
+    failed = ran < settings.returns_within and not on_request
     if record.phase is Phase.RUNNING:
         with Bookkeeping(state, record.id, "what its end says about its nodes"):
             note_run_end(state, record, event, failed=failed)
-    else:  # a node refused what the server had accepted
+    elif not on_request:  # a node refused what the server had accepted
         with Bookkeeping(state, record.id, "that its nodes refused it"):
             note_failure(state, record, nodes, event)
     not_before = _open_until(state, record)
@@ -171,6 +172,16 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
     # From here on it waits: if replanning fails, it holds nothing.
     record = state.store_record(_ended_run(state, event, record, back_off, "it came back to its queue"))
     replan_with_facts(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
+
+
+def _was_rerun_on_request(record: JobRecord, facts: JobFacts) -> bool:
+    """Return whether the exit status of a returned job says that its nodes did not fail. TORQUE keeps the one
+    of an earlier run, which says nothing of this one.
+    """
+    status = facts.exit_status
+    if status is None or status == record.facts.exit_status:
+        return False
+    return not find_dialect(facts.family).speaks_against_node(status)
 
 
 def job_nodes(state: EngineState, record: JobRecord) -> tuple[str, ...]:

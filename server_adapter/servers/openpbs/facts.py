@@ -156,6 +156,7 @@ def job_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> Job
         starts=starts,
         rerunnable=get("Rerunable", "True").lower() not in ("false", "f", "n", "no", "0"),
         checkpoint=get("Checkpoint", ""),
+        exit_status=parse_number(get("Exit_status")) if starts and not active else None,
         version=request_version(queue, depend, not_before, False, starts, resources),
     )
 

@@ -147,6 +147,7 @@ def job_facts(name: str, values: Values) -> JobFacts:
         starts=starts,
         rerunnable=parse_or(read.flag, get("Rerunable"), default=True),
         checkpoint=get("Checkpoint", ""),
+        exit_status=parse_number(get("exit_status")) if starts and not active else None,
         version=request_version(queue, depend, not_before, exclusive, starts, resources),
     )
 

@@ -139,6 +139,12 @@ def test_the_end_of_a_run_comes_from_the_history() -> None:
     assert (end.exit_status, end.used, end.starts, end.shares) == (271, 60, 2, (ShareFacts("n1", 1),))
 
 
+def test_the_exit_status_of_a_requeued_job_is_read_and_that_of_a_running_one_is_not() -> None:
+    rerun = {"job_state": "Q", "run_count": "1", "Exit_status": "-11", "schedselect": "1:ncpus=1"}
+    assert job_facts("1.s", rerun).exit_status == -11
+    assert job_facts("1.s", rerun | {"job_state": "R", "exec_vnode": "(n1:ncpus=1)"}).exit_status is None
+
+
 def test_a_job_of_a_reservation_requests_the_reservations_nodes() -> None:
     values = {"job_state": "Q", "schedselect": "2:ncpus=1+1:ncpus=2", "reserve_ID": "R7.s", "queue": "R7"}
     facts = job_facts("1.s", values)
