@@ -187,6 +187,8 @@ def _postpone(state: EngineState, record: JobRecord, one: PlannedPreemption, eve
         preemption_state(state).planned[one.preemptor] = replace(one, start=start, blocks=blocks)
         record_move(state, event, Cause.OUTAGE, words, slot, one.start, start)
         state.bound[slot] = min(int(state.bound[slot]), start)
+        if blocks:  # jobs delayed by the preemptor may now lie where its victims' rest is blocked
+            displace_for(state, blocks, event, Cause.OUTAGE, words)
     else:
         preemption_state(state).planned.pop(one.preemptor)
         _extend_runs(state, replace(one, start=start), event, words)

@@ -774,3 +774,22 @@ def test_the_rest_of_a_preempted_run_is_seen_by_whole_node_jobs() -> None:
     (one,) = preemption_state(cluster.engine.state).planned.values()
     plan = cluster.engine.state.plan
     assert [take.amounts[:2] for block in one.blocks for take in plan.takes(block)] == [(2, 1), (4, 1)]
+
+
+def test_jobs_behind_a_postponed_preemptor_stay_clear_of_the_rest_of_its_victims() -> None:
+    """One of them was delayed while nothing was blocked for the victim, and over-committed the node."""
+    cluster = PreemptingCluster()
+    cluster.preempts = False
+    for job in "12":
+        cluster.submit(job, "1:ppn=2", 2000)
+    cluster.at(700)
+    cluster.submit("3", queue="urgent", walltime=100)
+    assert (cluster.start("3"), cluster.planned("3")) == (720, ["1", "2"])
+    cluster.at(702)
+    cluster.send(*cluster.server.delete("1"))
+    for job in "45":
+        cluster.submit(job, "1:ppn=2", 300)
+    cluster.at(719)
+    assert [cluster.start(job) for job in "345"] == [729, 829, 1129]
+    cluster.at(728)
+    assert [cluster.start(job) for job in "345"] == [738, 838, 1138]
