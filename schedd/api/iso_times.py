@@ -23,7 +23,7 @@ ISO: Final = "iso"
 _TIME_NAMES: Final = """
 after again as_of back before begin changed changes_by deadline displayed_start earliest
 earliest_deadline eligible_since end expected_as_of expected_by expected_end expected_end_by
-expected_since expected_start expires first first_end freezes heard last last_end next_start
+expected_since expected_start expires first first_end freezes heard held_until last last_end next_start
 not_before now over_at planned_end planned_since planned_start promised promised_end promised_start
 published_end ready since sooner_by sooner_start start start_by started submitted time until without
 """

@@ -67,10 +67,15 @@ def redacted_url(url: URL) -> str:
     return url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 
 
-def create_writer(url: URL, *, statement_s: float = 60.0) -> Engine:
+FileIdentities = set[tuple[int, int] | None]
+"""Device and inode of the file of a SQLite database since the first connection to it; empty before. Writer
+and readers of one database share them: neither makes a file again that was moved away."""
+
+
+def create_writer(url: URL, files: FileIdentities | None = None, *, statement_s: float = 60.0) -> Engine:
     """Create an engine with one writing connection; PostgreSQL: ``statement_s`` per statement."""
     if url.get_backend_name() == "sqlite":
-        return _sqlite(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
+        return _sqlite(url, files, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
     limits = {
         "statement_timeout": int(statement_s * 1000),
         "idle_in_transaction_session_timeout": SILENT_CLIENT_MS,
@@ -86,10 +91,10 @@ def create_writer(url: URL, *, statement_s: float = 60.0) -> Engine:
     )
 
 
-def create_readers(url: URL) -> Engine:
+def create_readers(url: URL, files: FileIdentities | None = None) -> Engine:
     """Create an engine with read-only connections, which never wait for locks."""
     if url.get_backend_name() == "sqlite":
-        return _sqlite(url, "BEGIN", pool_size=2, max_overflow=6)
+        return _sqlite(url, files, "BEGIN", pool_size=2, max_overflow=6)
     engine = create_engine(
         url,
         pool_size=2,
@@ -100,7 +105,8 @@ def create_readers(url: URL) -> Engine:
     return engine.execution_options(postgresql_readonly=True, isolation_level="REPEATABLE READ")
 
 
-def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
+def _sqlite(url: URL, shared_files: FileIdentities | None, begin: str, **pool: int) -> Engine:
+    files = shared_files if shared_files is not None else set()
     engine = create_engine(
         url,
         poolclass=QueuePool,
@@ -108,13 +114,11 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
         **pool,
     )
     read_only = begin == "BEGIN"
-    used: set[tuple[int, int] | None] = set()  # identity of the file since the first connection
 
     @event.listens_for(engine, "do_connect")
     def _make(*_: Any) -> None:
         # A file that was moved away is not made again, empty.
-        present = _file_identity(url)
-        if (used and present not in used) or (read_only and present is None):
+        if files and _file_identity(url) not in files:
             raise _moved_away()
         # SQLite creates files by the umask; its -wal and -shm files get the mode of this one. If the file
         # exists or cannot be created, SQLite reports the error itself.
@@ -123,7 +127,7 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: Any) -> None:
-        used.add(_file_identity(url))
+        files.add(_file_identity(url))
         # The driver's own notion of transactions leaves DDL outside; ours begin and end where we say.
         connection.isolation_level = None
         for pragma in (
@@ -147,7 +151,7 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
     def _begin(connection: Connection) -> None:
         if not read_only:
             # SQLite goes on with a deleted file, whose contents are gone when the daemon ends.
-            if _file_identity(url) not in used:
+            if _file_identity(url) not in files:
                 raise OperationalError(begin, None, _moved_away())
             deferred = connection.get_execution_options().get(DEFERRED, False)
             connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if deferred else 'FULL'}")

@@ -25,10 +25,13 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self._url = connections.parse_database_url(url)
-        self._writer = connections.create_writer(self._url)
-        self._readers = connections.create_readers(self._url)
+        files: connections.FileIdentities = set()  # of writer and readers
+        self._writer = connections.create_writer(self._url, files)
+        self._readers = connections.create_readers(self._url, files)
         self._renewer = (
-            self._writer if self.path is not None else connections.create_writer(self._url, statement_s=2.0)
+            self._writer
+            if self.path is not None
+            else connections.create_writer(self._url, files, statement_s=2.0)
         )
         self._deferring = self._writer.execution_options(**{connections.DEFERRED: True})
         self._lock = Lock()

@@ -82,12 +82,6 @@ def test_moab_cfg_is_detected(
     [
         ("notes.txt", "hello\n", [], "say which with --from"),
         ("maui.cfg", "USERCFG[a] MAXJOB=1\n", ["--cluster", "a b"], "a name has letters"),
-        (
-            "maui.cfg",
-            "FSPOLICY DEDICATEDPS\nFSUSERWEIGHT 1\nFSDECAY 9\nUSERCFG[a] FSTARGET=1\n",
-            [],
-            "nothing was written",
-        ),
         ("maui.cfg", "USERCFG[a] MAXJOB=1\n", ["-o", "/nowhere/x"], "/nowhere/x: No such file"),
     ],
 )

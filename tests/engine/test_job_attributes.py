@@ -70,6 +70,7 @@ def test_all_jobs_show_a_pause_that_lasts_and_its_end() -> None:
     cluster.submit("2", walltime=100)
     cluster.at(10)
     cluster.engine.pause("by ann")
+    cluster.send()
     cluster.at(300)
     assert "no jobs are started" not in cluster.attribute_writes("2")[-1].text
     cluster.at(320)

@@ -58,7 +58,7 @@ def test_expected_starts_are_stored_with_the_actual_start(store: Store) -> None:
         one for one in store.expected_starts(1, 1011, 1401) if not one.kind
     ]
     moments = store.job_timeline(1, "1.srv")
-    assert ("published", 1500) in {(one.kind, one.start) for one in moments}
+    assert ("forecast", 1500) in {(one.kind, one.start) for one in moments}
     assert any("90 % by 1970-01-01 00:33:20 UTC" in one.text for one in moments)
 
 
