@@ -26,6 +26,7 @@ from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
 from schedd.replay.machine_state import ReplayDefectError
+from schedd.store import AuditRecord
 from schedd.supervision import Supervisor
 from schedd.wire import (
     Decision,
@@ -102,6 +103,18 @@ class _Kept(FederationLog):
 
     @override
     def delete_events(self, jobs: Sequence[str]) -> None:
+        pass
+
+    @override
+    def audit(self, entry: AuditRecord) -> None:
+        pass
+
+    @override
+    def audit_entries(self, since: int = 0, limit: int = 1_000) -> Sequence[AuditRecord]:
+        return ()
+
+    @override
+    def delete_audit_entries(self, now: int) -> None:
         pass
 
     @override
