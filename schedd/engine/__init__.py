@@ -17,7 +17,7 @@ from schedd.engine.component.job_hooks import (
     job_refusal,
     job_scopes,
 )
-from schedd.engine.component.placement_hooks import job_restriction, latest_end, node_order
+from schedd.engine.component.placement_hooks import job_restriction, latest_end, node_order, unmovable_jobs
 from schedd.engine.component.ranking_hooks import present_shares, ranking_setting
 from schedd.engine.component.registry import components
 from schedd.engine.component.what_if_hooks import (
@@ -77,7 +77,7 @@ from schedd.engine.preview import (
 )
 from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
 from schedd.engine.rank.promises import queue_slack
-from schedd.engine.rank.ranking import move_past_lower_ranks
+from schedd.engine.rank.ranking import move_past_lower_ranks, rank_unmovable_first
 from schedd.engine.run.altered_requests import promise_end_reason
 from schedd.engine.search_schedule import (
     MOST_MOVED,
@@ -224,6 +224,7 @@ __all__ = [
     "queue_slack",
     "queue_stop_reason",
     "rank_in_what_if",
+    "rank_unmovable_first",
     "ranking_setting",
     "read_incident",
     "render_job",
@@ -231,6 +232,7 @@ __all__ = [
     "rerun_incident",
     "slot_limited",
     "slots_named",
+    "unmovable_jobs",
     "unusable_amounts",
     "variants_in_what_if",
     "waiting_reasons",

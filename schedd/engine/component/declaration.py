@@ -280,7 +280,7 @@ class Component(Generic[_S]):
     """Whether the owner of a job has a reservation of this name for himself: then the job means that one."""
     reason_to_replan: Callable[["EngineState", "JobRecord"], "tuple[Cause, str] | None"] | None = None
     """Called before a due job is started: why it must be planned again instead; None: it may start."""
-    unmovable_jobs: Callable[["EngineState"], Iterable[str]] | None = None
+    unmovable_jobs: Callable[["EngineState | PlanSnapshot"], Iterable[str]] | None = None
     """Planned jobs that backfilling, other forms, and classes that break promises may not move."""
     use_requested: Callable[["EngineState", "PricedUse"], str] | None = None
     """Called before a component grants a use that costs something: why it cannot be paid; empty: it can."""

@@ -130,10 +130,10 @@ def reason_to_replan(state: "EngineState", record: "JobRecord") -> "tuple[Cause,
     return None
 
 
-def unmovable_jobs(state: "EngineState") -> list[str]:
+def unmovable_jobs(known: "EngineState | PlanSnapshot") -> list[str]:
     """Planned jobs that components keep where they are."""
     return [
-        job for one in components() if one.unmovable_jobs is not None for job in one.unmovable_jobs(state)
+        job for one in components() if one.unmovable_jobs is not None for job in one.unmovable_jobs(known)
     ]
 
 

@@ -7,7 +7,7 @@ unchanged plan. In the light mode a job keeps the rank of its submission, and jo
 change of the policy or of a queue's priority.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -111,7 +111,9 @@ def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = F
         return False
     record = state.by_slot[slot]
     breaks = record is not None and _breaks_promises(state, record)
-    rank = _rank_with_unmovable(state) if breaks else state.rank
+    rank = state.rank
+    if breaks:
+        rank = rank_unmovable_first(rank, unmovable_jobs(state), state.records)
     moves = move_past_lower_ranks(plan, slot, rank, state.bound, state.now, thorough=thorough, breaks=breaks)
     if not len(moves):
         return False
@@ -124,15 +126,15 @@ def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = F
     return True
 
 
-def _rank_with_unmovable(state: EngineState) -> Ints:
-    """Return the ranks by slot; jobs that components keep in place, such as for a preemption under way, are
+def rank_unmovable_first(rank: Ints, jobs: Iterable[str], records: Mapping[str, JobRecord]) -> Ints:
+    """Return ranks by slot in which these jobs, which components keep in place (``unmovable_jobs``), are
     above all others.
     """
-    kept = [state.records[job].slot for job in unmovable_jobs(state) if job in state.records]
-    kept = [slot for slot in kept if slot >= 0]
+    found = [records.get(job) for job in jobs]
+    kept = [one.slot for one in found if one is not None and 0 <= one.slot < rank.shape[0]]
     if not kept:
-        return state.rank
-    rank = state.rank.copy()
+        return rank
+    rank = rank.copy()
     rank[kept] = FOREVER
     return rank
 

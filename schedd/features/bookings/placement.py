@@ -19,6 +19,7 @@ from schedd.features.bookings.state import (
     LIVE,
     Booking,
     Piece,
+    PublishedBookings,
     Share,
     booking_table,
     lookup_key,
@@ -308,9 +309,13 @@ def slots_named(published: PlanSnapshot, name: str, caller: str) -> tuple[int, .
     return booking.slots
 
 
-def booked_jobs(state: EngineState) -> list[str]:
+def booked_jobs(known: EngineState | PlanSnapshot) -> list[str]:
     """The jobs that have a place in a booking."""
-    return [job for booking in booking_table(state).values() for job in booking.jobs]
+    if isinstance(known, EngineState):
+        table: Mapping[str, Booking] = booking_table(known)
+    else:
+        table = known.part(PublishedBookings).bookings
+    return [job for booking in table.values() for job in booking.jobs]
 
 
 def merge_takes(state: EngineState, takes: Iterable[Take]) -> tuple[Share, ...]:

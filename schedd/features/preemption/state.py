@@ -199,18 +199,16 @@ def preemption_state(state: EngineState) -> PreemptionState:
     return state.part(PreemptionState)
 
 
-def planned_preemptors(state: EngineState) -> list[str]:
+def planned_preemptors(known: EngineState | PlanSnapshot) -> list[str]:
     """Return the jobs with a planned preemption: their places depend on the ends of their victims."""
-    return list(preemption_state(state).planned)
+    if isinstance(known, EngineState):
+        return list(preemption_state(known).planned)
+    return list(known.part(PublishedPreemptions).by_preemptor)
 
 
 def lost_by_alteration(known: EngineState | PlanSnapshot, job: str) -> str:
     """An altered preemptor is planned without its preemption first, and its former place may be taken."""
-    if isinstance(known, EngineState):
-        planned = job in preemption_state(known).planned
-    else:
-        planned = job in known.part(PublishedPreemptions).by_preemptor
-    return "it was altered while jobs were to be preempted for it" if planned else ""
+    return "it was altered while jobs were to be preempted for it" if job in planned_preemptors(known) else ""
 
 
 def published_preemptions(state: EngineState) -> PublishedPreemptions:

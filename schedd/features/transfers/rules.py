@@ -13,8 +13,9 @@ from schedd.engine.facts.arrays import array_index, hash_array
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import replan
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.transfers.held_placements import expired_placements
-from schedd.features.transfers.state import TransferPhase, TransferRecord, transfer_state
+from schedd.features.transfers.state import PublishedTransfers, TransferPhase, TransferRecord, transfer_state
 from schedd.wire import (
     BagEndReported,
     JobDeleted,
@@ -197,9 +198,12 @@ def awaits_step(state: EngineState, decision: TransferDecision) -> bool:
     return record is not None and record.decision == decision.id
 
 
-def jobs_in_place(state: EngineState) -> list[str]:
+def jobs_in_place(known: EngineState | PlanSnapshot) -> list[str]:
     """Return the jobs on hold with a place in the plan."""
-    return list(transfer_state(state).kept_places)
+    if isinstance(known, EngineState):
+        return list(transfer_state(known).kept_places)
+    found = known.part(PublishedTransfers).transfers.values()
+    return [one.server_job for one in found if one.phase == "held" and one.keep_until > known.as_of]
 
 
 def _decide(

@@ -20,6 +20,8 @@ from schedd.engine import (
     earlier_start_in_what_if,
     move_past_lower_ranks,
     planned_shares,
+    rank_unmovable_first,
+    unmovable_jobs,
 )
 from schedd.model import FOREVER, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
@@ -192,7 +194,10 @@ class SubmissionTrial:
                 bound[slot], ranks = FOREVER, rank
                 if self.within is None:
                     breaks = standing.breaks_promises
-                    moves = move_past_lower_ranks(plan, slot, rank, bound, now, breaks=breaks)
+                    above = rank
+                    if breaks:
+                        above = rank_unmovable_first(rank, unmovable_jobs(published), published.ids)
+                    moves = move_past_lower_ranks(plan, slot, above, bound, now, breaks=breaks)
                     note = _DISPLACED[breaks] if len(moves) else ""
             found = earlier_start_in_what_if(published, plan, slot, self.facts, now, ranks)
             if found is None and not note:

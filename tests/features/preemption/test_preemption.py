@@ -743,8 +743,13 @@ def test_a_class_that_breaks_promises_does_not_take_what_running_jobs_are_preemp
     cluster.submit("2", queue="urgent")
     start = cluster.start("2")
     assert (list(preemption_state(cluster.engine.state).planned), start) == (["2"], 720)
+    state, facts = cluster.engine.state, JobFacts(id="3", owner="bob@login", queue="batch", submitted=T + 700)
+    facts = replace(facts, resources={"nodes": "1:ppn=4", "walltime": "100"})
+    expected = fork_plan(state, publish_snapshot(state)).what_if(facts, T + 700).answer
     cluster.submit("3", owner="bob@login")
     assert (cluster.start("2"), cluster.at_risk("2")) == (start, "")
+    assert isinstance(expected, StartKnown)
+    assert cluster.start("3") == expected.placement.start - T
 
 
 def test_an_altered_preemptor_gets_a_new_promise() -> None:
