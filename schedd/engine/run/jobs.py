@@ -175,8 +175,8 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
 
 
 def _was_rerun_on_request(record: JobRecord, facts: JobFacts) -> bool:
-    """Return whether the exit status of a returned job says that its nodes did not fail. TORQUE keeps the one
-    of an earlier run, which says nothing of this one.
+    """Return whether the exit status of a returned job says that its nodes did not fail. Some servers keep
+    the one of an earlier run, which says nothing of this one.
     """
     status = facts.exit_status
     if status is None or status == record.facts.exit_status:
