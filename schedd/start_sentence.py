@@ -253,8 +253,8 @@ def history_entry_parts(kind: str, words: str) -> tuple[str, str]:
     """Return the words before and after the time of an entry in a job's history: `likely start `, `, 90 %
     by …`.
 
-    ``kind`` and ``words`` are those of `JobMoment`; its time is the start that was published, predicted or
-    promised.
+    ``kind`` and ``words`` are the kind and the text of a `JobMoment`. The time is the published, predicted or
+    promised start.
     """
     if kind == "published":
         return "planned start ", "" if words == "planned" else f" ({words})"

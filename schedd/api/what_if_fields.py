@@ -185,7 +185,7 @@ def _component_fields(
 ) -> Mapping[str, Any]:
     """Values of components for fields of the result."""
     start = outcome.answer.placement.start if isinstance(outcome.answer, StartKnown) else -1
-    # The walltime on its nodes, or the chosen one, decides, and not that of the request's first form.
+    # The walltime of the chosen form counts, not the one of the first form.
     understood = replace(copy.understand(facts), walltime=outcome.walltime)
     return what_if_details(copy.published, facts, understood, start, promise, expected.end)
 

@@ -61,10 +61,10 @@ def measure(
     """The metrics of jobs given as arrays of one length, on a machine of `capacity` processors.
 
     `weighted` has the processors of each job and of the machine, each processor times the speed of its node;
-    without it all speeds are 1. `paused` has the seconds for which the run of each job was
-    suspended. `submit`, `start` and `end` are integer seconds; `user` may hold names or
-    numbers. Raises ValueError for no jobs, and for a job that starts before its submission, does not end
-    after its start, or has no processors: such a schedule is no measurement but a defect.
+    without it all speeds are 1. `paused`: for how many seconds each job was suspended. `submit`, `start` and
+    `end` are integer seconds; `user` may hold names or numbers. Raises ValueError for no jobs, and for a job
+    that starts before its submission, does not end after its start, or has no processors: such a schedule is
+    no measurement but a defect.
     """
     submitted, started, ended, width = (np.asarray(a, dtype=np.int64) for a in (submit, start, end, procs))
     owner = np.asarray(user)

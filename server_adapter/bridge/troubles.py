@@ -1,4 +1,4 @@
-"""Lasting troubles of the adapter, which the daemon is told."""
+"""Troubles of the adapter that last; it reports them to the daemon."""
 
 import time
 from collections.abc import Callable, Iterable

@@ -21,6 +21,7 @@ import pytest
 from sqlalchemy import event, text
 
 from schedd.store import AuditRecord, DurableJournal, Store
+from schedd.store.database import Database
 from schedd.store.errors import DatabaseUnavailable, DiskFull
 from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.conftest import NewDatabase
@@ -447,6 +448,17 @@ def test_commit_with_lost_confirmation_is_not_repeated(postgres: PostgresServer)
     journal.close()
     store.close()
     postgres.drop("lost")
+
+
+def test_first_read_does_not_make_a_moved_database_file_again(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path}/s.sqlite")  # only its writer has connected
+    try:
+        (tmp_path / "s.sqlite").rename(tmp_path / "away")
+        with pytest.raises(DatabaseUnavailable, match="moved or deleted"), database.read():
+            pass
+        assert not (tmp_path / "s.sqlite").exists()
+    finally:
+        database.close()
 
 
 def test_moved_or_deleted_database_file_is_reported(tmp_path: Path) -> None:
