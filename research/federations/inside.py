@@ -1,11 +1,13 @@
 """The daemon's own HTTP interface without a network: the same requests and answers, and how long they are."""
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Mapping
+from io import BufferedReader, BytesIO
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Message
@@ -13,7 +15,7 @@ from typing_extensions import override
 
 from schedd.client import Client, Endpoint
 from schedd.client.http import HttpConnection
-from schedd.client.http_stream import HttpStream
+from schedd.client.http_stream import HttpResponse, HttpStream
 
 _LINE = len("HTTP/1.1 200 OK\r\n\r\n")
 
@@ -83,37 +85,38 @@ class _Connection(HttpConnection):
 
     @override
     def _new(self) -> HttpStream:
-        return cast("HttpStream", _Http(self._inside))
+        return _Stream(self._inside)
 
 
-class _Answer:
-    def __init__(self, status: int, body: bytes) -> None:
-        self.status = status
-        self.reason = ""
-        self._body = body
-
-    def read(self) -> bytes:
-        return self._body
-
-
-class _Http:
-    """What a stream to the daemon is for a connection, as far as the client needs it."""
+class _Stream(HttpStream):
+    """Requests that the application answers in process: each has its response at once."""
 
     def __init__(self, inside: Inside) -> None:
+        super().__init__("inside", _no_network)
         self._inside = inside
-        self.socket: object = None
 
-    def request(self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]) -> _Answer:
-        asked = _asked(self._inside, method, target, data or b"", headers)
-        return asyncio.run_coroutine_threadsafe(asked, self._inside.loop).result()
+    @property
+    @override
+    def kept(self) -> bool:
+        return True
 
-    def close(self) -> None:
-        pass
+    @override
+    def request(
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> HttpResponse:
+        answered = _answered(self._inside, method, target, body or b"", headers)
+        raw = asyncio.run_coroutine_threadsafe(answered, self._inside.loop).result()
+        return HttpResponse(BufferedReader(BytesIO(raw)), lambda _: None)
 
 
-async def _asked(
+def _no_network() -> socket.socket:
+    raise OSError("the application answers in process")
+
+
+async def _answered(
     inside: Inside, method: str, target: str, data: bytes, headers: Mapping[str, str]
-) -> _Answer:
+) -> bytes:
+    """Return the response as it would be sent over a network."""
     parts = urlsplit(target)
     head = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     head += [(b"host", b"inside"), (b"content-length", str(len(data)).encode())]
@@ -132,7 +135,7 @@ async def _asked(
         "server": ("inside", 80),
         "state": {},
     }
-    status, size, body = 0, 0, bytearray()
+    response_head, body = b"", bytearray()
     told = False
 
     async def receive() -> Message:
@@ -143,14 +146,16 @@ async def _asked(
         return {"type": "http.request", "body": data, "more_body": False}
 
     async def send(message: Message) -> None:
-        nonlocal status, size
+        nonlocal response_head
         if message["type"] == "http.response.start":
-            status = message["status"]
-            size = _LINE + sum(len(name) + len(value) + 4 for name, value in message["headers"])
+            lines = [f"HTTP/1.1 {message['status']} ".encode()]
+            lines += [name + b": " + value for name, value in message["headers"]]
+            response_head = b"\r\n".join([*lines, b"", b""])
         else:
             body.extend(message.get("body", b""))
 
     await inside.app(scope, receive, send)
     sent = len(method) + len(target) + _LINE + sum(len(n) + len(v) + 4 for n, v in head) + len(data)
-    inside.traffic.note(kind_of(method, parts.path), sent, size + len(body))
-    return _Answer(status, bytes(body))
+    response = response_head + bytes(body)
+    inside.traffic.note(kind_of(method, parts.path), sent, len(response))
+    return response
