@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ _MARGIN_S: Final = 15
 """The least that a walltime exceeds the run time: a real job needs time to start and to end."""
 _MOVES: Final = 200
 """Moves of each search of a replay, as in `schedd replay`; the daemon's searches are bounded by time."""
+_SEEDS: Final = 8
+"""Replays with searches that differ in nothing but the searches' seed: so far apart is chance alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +165,28 @@ def compare_run(real: RealRun, chosen: Selection, nodes: int, cpus: int) -> list
         raise TraceError(f"{real.title}: the accounting log has no job of the window")
     recorded = [_as_recorded(job, real.jobs[int(job.id)]) for job in chosen.jobs if job.id in real.jobs]
     recorded.sort(key=lambda job: job.submit)
+    rows: list[dict[str, Any]] = []
+    for times, jobs in (("of the window", chosen.jobs), ("as recorded", recorded)):
+        found = [_replay(replace(chosen, jobs=tuple(jobs)), one, nodes, cpus) for one in _seeded(site_run)]
+        by_seed = [_figures(starts, jobs, real.jobs) for starts in found]
+        row = {"run": real.title, "times": times} | by_seed[0]
+        if len(found) > 1:
+            row["response_seeds_s"] = [one["response_replay_s"] for one in by_seed]
+            row["apart_mean_seeds_s"] = [one["apart_mean_s"] for one in by_seed]
+            apart = [float(np.abs(a - b).mean()) for a, b in combinations(found, 2)]
+            row["replays_apart_mean_s"] = [min(apart), max(apart)]
+        rows.append(row)
+    return rows
+
+
+def _seeded(site_run: SiteRun) -> list[SiteRun]:
+    """Return the run with each seed of its searches; without searches it is the only one."""
+    schedule = site_run.searching
+    if schedule is None:
+        return [site_run]
     return [
-        {"run": real.title, "times": times}
-        | _figures(_replay(replace(chosen, jobs=tuple(jobs)), site_run, nodes, cpus), jobs, real.jobs)
-        for times, jobs in (("of the window", chosen.jobs), ("as recorded", recorded))
+        site_run._replace(searching=replace(schedule, search=replace(schedule.search, seed=seed)))
+        for seed in range(_SEEDS)
     ]
 
 
@@ -222,6 +243,12 @@ _SET_UP: Final = (
 )
 
 
+_BY_SEED: Final = (
+    "run", "times of the replay", "mean response, real [s]", "in the replays",
+    "starts apart: real from a replay, mean [s]", "two replays",
+)  # fmt: skip
+
+
 def make_page(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the set-up and a table with a line for each run and replay."""
     columns = (
@@ -239,9 +266,28 @@ def make_page(rows: Sequence[Mapping[str, Any]]) -> str:
             f"| {row['makespan_s']:,}, {row['makespan_replay_s']:,} "
             f"| {row['response_s']:,.1f}, {row['response_replay_s']:,.1f} | {more:+.2%} |"
         )
+    searched = [row for row in rows if "response_seeds_s" in row]
+    if searched:
+        lines += [
+            "",
+            f"{_SEEDS} replays of each run with searches, which differ only in the seed of the searches:",
+            "",
+            f"| {' | '.join(_BY_SEED)} |",
+            "|---|---|--:|--:|--:|--:|",
+            *(
+                f"| {row['run']} | {row['times']} | {row['response_s']:,.1f} "
+                f"| {_range(row['response_seeds_s'])} | {_range(row['apart_mean_seeds_s'])} "
+                f"| {_range(row['replays_apart_mean_s'])} |"
+                for row in searched
+            ),
+        ]
     missing = {row["run"]: row["not_ended"] for row in rows if row["not_ended"]}
     lines += [
         "",
         *(f"{run}: {many} jobs had not ended and are not compared." for run, many in missing.items()),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{min(values):,.1f} to {max(values):,.1f}"

@@ -69,6 +69,23 @@ def test_starts_are_compared_with_replays_of_the_window_and_of_the_recorded_time
     assert page.endswith("plan alone: 1 jobs had not ended and are not compared.\n")
 
 
+def test_a_run_with_searches_is_compared_with_replays_of_several_seeds(tmp_path: Path) -> None:
+    window, log, settings = tmp_path / "window.swf", tmp_path / "20261128", tmp_path / "schedd.toml"
+    jobs = [f"{n} {n} -1 100 4 -1 -1 4 120" + " -1" * 9 for n in range(2)]
+    window.write_text("\n".join(["; MaxProcs: 4", *jobs]) + "\n")
+    settings.write_text('[clusters.main]\nend_allowance = "0s"\n')
+    log.write_text("\n".join([_record(0, 0, 2, 103, 120), _record(1, 1, 106, 207, 120)]) + "\n")
+    run = ["--run", "with searches", str(window), str(_BEGIN), str(log), str(settings)]
+    machine = ["--nodes", "2", "--cpus-per-node", "2", "--out", str(tmp_path / "out")]
+    assert end_to_end.run(["compare", *machine, *run]) == 0
+    planned = json.loads((tmp_path / "out/end_to_end.json").read_text())["results"][0]
+    assert set(planned["response_seeds_s"]) == {149.5}  # one order only: a seed changes nothing
+    assert planned["replays_apart_mean_s"] == [0, 0]
+    page = (tmp_path / "out/end_to_end.md").read_text()
+    line = "| with searches | of the window | 154.5 | 149.5 to 149.5 | 4.0 to 4.0 | 0.0 to 0.0 |"
+    assert line in page
+
+
 def test_a_log_without_jobs_of_the_window_is_refused(
     logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
