@@ -81,6 +81,7 @@ async def _serve(
         token=token,
         drain_token=drain_token,
         ready=lambda: notify("READY=1"),
+        path=options.config,
     )
     if options.remove_writings:
         _log.info("cleaned %d jobs", await adapter.clean())

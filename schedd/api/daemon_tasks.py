@@ -39,10 +39,11 @@ def lifespan(
     hooks: Sequence[Webhook] = (),
     services: Sequence[DaemonService] = (),
     probe: SelfProbe | None = None,
+    watch_files: Callable[[], Awaitable[None]] | None = None,
 ) -> Lifespan:
     """From the first moment to the last: ``reload`` is called on SIGHUP, ``give_up`` when nothing helps.
 
-    The service manager's watchdog is fed when ``probe`` was answered.
+    ``watch_files`` runs until the end. The service manager's watchdog is fed when ``probe`` was answered.
     """
 
     @contextlib.asynccontextmanager
@@ -60,6 +61,7 @@ def lifespan(
         tasks += (
             work.once("start", partial(_start_planners, clusters, give_up)),
             work.task("watchdog", partial(_feed_watchdog, clusters, probe)),
+            *([work.task("settings files", watch_files)] if watch_files is not None else []),
             work.task("tokens", partial(_refresh_tokens, clusters, callers), needed=True),
             *(work.task(service.title, service.follow, cluster=service.cluster) for service in services),
             *(

@@ -54,6 +54,7 @@ async def get_readiness(request: Request) -> Response:
         for words, applies in (
             (NO_ADAPTER_YET, any(loop.adapter_contact.absence and not loop.on_standby for loop in clusters)),
             ("clocks differ", any(loop.clock_problem for loop in clusters)),
+            ("the settings have a fault", any(loop.settings_problem for loop in clusters)),
             ("a server does not call its scheduler", any(loop.scheduler_not_called for loop in clusters)),
             *(
                 (words, any(kind in loop.adapter_troubles for loop in clusters))

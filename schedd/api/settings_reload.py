@@ -5,6 +5,7 @@ import ssl
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -22,16 +23,21 @@ from schedd.service.settings.changes import compare_settings
 from schedd.service.settings.file import Settings
 from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
+from schedd.wire.settings_file import SettingsFiles
 from schedd.wire.toml_files import SettingsError
 
 _log = structlog.get_logger(__name__)
 _MAX_DETAIL_LENGTH = 4_000
 _PREVIEW_TIMEOUT_S = 20.0  # together with the planner's time less than systemd waits for a reload
+_FILE_CHECK_S = 15.0
 _PLANNER_TIMEOUT_S = 30.0  # a planner that is busy for longer takes its settings later
 
 
 class SettingsReloader:
-    """Reads the settings again when it is called; calls run one after the other."""
+    """Reads the settings again when it is called; calls run one after the other.
+
+    Meanwhile ``watch_files`` reports files of the settings that a restart could not read.
+    """
 
     def __init__(
         self,
@@ -40,8 +46,13 @@ class SettingsReloader:
         clusters: Clusters,
         callers: Callers,
         tls: ssl.SSLContext | None,
+        path: Path | None = None,
     ) -> None:
+        """``path``: the settings file."""
         self.settings = settings
+        self._path = path
+        self._files = SettingsFiles(path, settings)
+        self._rejected = self._unreadable = ""
         self._read = read
         self._clusters = clusters
         self._askers = callers
@@ -54,20 +65,34 @@ class SettingsReloader:
             ready = self._clusters.ready  # not reported yet, and not by this
             if ready:
                 _notify_manager("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
-            problem = ""
+            self._rejected = ""
             try:
                 status = await self._reload()
             except SettingsError as error:
                 first, *more = str(error).splitlines()
                 why = f"{first} (and {len(more)} more)" if more else first  # `schedd config check` shows all
-                problem = f"the settings were rejected, and the previous ones stay in force: {why}"
+                self._rejected = f"the settings were rejected, and the previous ones stay in force: {why}"
                 status = f"the settings stay as they are: {why}"
                 _log.error("the settings stay unchanged", why=str(error))
                 await asyncio.to_thread(self._note, (f"refused: {why}",))
-            for loop in self._clusters:
-                loop.settings_problem = problem
+            self._files = await asyncio.to_thread(SettingsFiles, self._path, self.settings)
+            await self._check_files()
             if ready:
                 _notify_manager("READY=1", f"STATUS={status}")
+
+    async def watch_files(self) -> None:
+        """Check at intervals that the settings file, and the files that it names, can still be read."""
+        while True:
+            await asyncio.sleep(_FILE_CHECK_S)
+            await self._check_files()
+
+    async def _check_files(self) -> None:
+        why = await asyncio.to_thread(lambda: self._files.problem)
+        if why and why != self._unreadable:
+            _log.error("files of the settings cannot be read", why=why)
+        self._unreadable = why
+        for loop in self._clusters:
+            loop.settings_problem = "; ".join(filter(None, (self._rejected, why)))
 
     async def _reload(self) -> str:
         new, parts = await asyncio.to_thread(self._checked)

@@ -75,6 +75,7 @@ def run(argv: Sequence[str]) -> int:
         local=local,
         tls=parts.tls,
         read=read,
+        path=args.config,
         hooks=parts.hooks,
         oidc=parts.oidc,
     )

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
 import structlog
@@ -63,6 +64,7 @@ def serve(
     local: socket.socket | None = None,
     tls: ssl.SSLContext | None = None,
     read: Callable[[], Settings] | None = None,
+    path: Path | None = None,
     login_keys: Mapping[str, bytes] | None = None,
     keys_last: bool = False,
     hooks: Sequence[Webhook] = (),
@@ -72,7 +74,8 @@ def serve(
     """Serve on ``server``, with ``tls`` if given, and on the UNIX socket ``local``, until SIGTERM or SIGINT;
     True after a clean end.
 
-    On SIGHUP the settings are read again by ``read``. ``hooks`` are called with planned starts that moved.
+    On SIGHUP the settings are read again by ``read``, from the file ``path``. ``hooks`` are called with
+    planned starts that moved.
     The port answers at once; all requests but the health checks get 503 until the kernels are compiled. The
     first request for ``/dashboard/enter?key=KEY`` with one of ``login_keys`` is logged in to the dashboard as
     the holder of the token with that SHA-256; with ``keys_last``, later requests are, too. ``extension`` adds
@@ -101,7 +104,7 @@ def serve(
 
     tokens.complete = durable is None
     callers = Callers(tokens, settings.auth, settings.limits, oidc)
-    reload = SettingsReloader(settings, read or (lambda: settings), clusters, callers, tls)
+    reload = SettingsReloader(settings, read or (lambda: settings), clusters, callers, tls, path)
     services = daemon_services(settings, clusters)
     slots = ConnectionSlots(descriptor_limit(), descriptors_in_use)
     probe = SelfProbe(
@@ -112,7 +115,9 @@ def serve(
         callers,
         max_body=settings.server.max_body_mib << 20,
         root=settings.server.root,
-        lifespan=lifespan(clusters, callers, reload, abort_startup, hooks, services, probe),
+        lifespan=lifespan(
+            clusters, callers, reload, abort_startup, hooks, services, probe, reload.watch_files
+        ),
         services=services,
     )
     if extension is not None:

@@ -40,6 +40,10 @@ class FederationLog:
         """Why nothing can be stored; empty while it can. A failure counts for a minute."""
         if not self.leadership.is_leader:
             return "the lease has expired, and the database is unavailable to renew it"
+        try:
+            self._database.check_file_in_place()
+        except StoreError:
+            return "the file of the database was moved or deleted while in use: put it back"
         failed = time.monotonic() - self._failed_at < SHOWN_S
         return "the database cannot be written; the daemon's log says why" if failed else ""
 

@@ -118,8 +118,7 @@ def _sqlite(url: URL, shared_files: FileIdentities | None, begin: str, **pool: i
     @event.listens_for(engine, "do_connect")
     def _make(*_: Any) -> None:
         # A file that was moved away is not made again, empty.
-        if files and _file_identity(url) not in files:
-            raise _moved_away()
+        check_file_in_place(url, files)
         # SQLite creates files by the umask; its -wal and -shm files get the mode of this one. If the file
         # exists or cannot be created, SQLite reports the error itself.
         with suppress(OSError):
@@ -158,6 +157,12 @@ def _sqlite(url: URL, shared_files: FileIdentities | None, begin: str, **pool: i
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def check_file_in_place(url: URL, files: FileIdentities) -> None:
+    """Raise sqlite3.OperationalError if the SQLite file of open connections was moved or deleted."""
+    if url.get_backend_name() == "sqlite" and files and _file_identity(url) not in files:
+        raise _moved_away()
 
 
 def _file_identity(url: URL) -> tuple[int, int] | None:

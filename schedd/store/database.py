@@ -1,13 +1,14 @@
 """A database: serialised write transactions, and reads that never wait for a writer."""
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from schedd.store import connections
 from schedd.store.errors import DatabaseBusy, DatabaseUnavailable, has_failed_sync, translate_error
@@ -25,13 +26,13 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self._url = connections.parse_database_url(url)
-        files: connections.FileIdentities = set()  # of writer and readers
-        self._writer = connections.create_writer(self._url, files)
-        self._readers = connections.create_readers(self._url, files)
+        self._files: connections.FileIdentities = set()  # of writer and readers
+        self._writer = connections.create_writer(self._url, self._files)
+        self._readers = connections.create_readers(self._url, self._files)
         self._renewer = (
             self._writer
             if self.path is not None
-            else connections.create_writer(self._url, files, statement_s=2.0)
+            else connections.create_writer(self._url, self._files, statement_s=2.0)
         )
         self._deferring = self._writer.execution_options(**{connections.DEFERRED: True})
         self._lock = Lock()
@@ -140,6 +141,13 @@ class Database:
                 yield connection
         except SQLAlchemyError as error:
             raise translate_error(error, self.name) from error
+
+    def check_file_in_place(self) -> None:
+        """Raise DatabaseUnavailable if the file of a SQLite database was moved or deleted while in use."""
+        try:
+            connections.check_file_in_place(self._url, self._files)
+        except sqlite3.Error as error:
+            raise translate_error(OperationalError("", None, error), self.name) from error
 
     def versions(self) -> tuple[str | None, str]:
         """Return the schema version of the database (None without tables) and the one this program needs."""

@@ -39,6 +39,37 @@ def load_settings_file(
         return kind.model_validate(values)
 
 
+class SettingsFiles:
+    """The settings file and the files that the settings name: a restart must be able to read them."""
+
+    def __init__(self, path: Path | None, settings: BaseModel) -> None:
+        """Files that are missing now, folders and sockets are left out."""
+        named = [path] if path is not None else []
+        parts: list[Any] = [settings]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, Path):
+                named.append(part)
+            elif isinstance(part, BaseModel):
+                parts += [value for _, value in part]
+            elif isinstance(part, Mapping):
+                parts += part.values()
+            elif isinstance(part, (list, tuple)):
+                parts += part
+        self._files = sorted({one for one in named if one.is_file()})
+
+    @property
+    def problem(self) -> str:
+        """Which of the files cannot be opened now, and the consequence; empty if all can."""
+        found = []
+        for path in self._files:
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                found.append(f"{path}: {error.strerror}")
+        return f"its next start would fail: {'; '.join(found)}" if found else ""
+
+
 @contextmanager
 def explain_errors(
     kind: type[BaseModel], path: Path | None, elsewhere: Mapping[Place, str], *, reference: str

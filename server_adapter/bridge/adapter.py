@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 import httpx2
 
@@ -25,6 +26,7 @@ from schedd.wire import (
     TransferDecision,
     WriteAttributes,
 )
+from schedd.wire.settings_file import SettingsFiles
 from server_adapter.batch.errors import (
     BatchError,
     ProtocolError,
@@ -93,8 +95,11 @@ class Adapter:
         clock: Callable[[], float] = time.time,
         transport: httpx2.AsyncBaseTransport | None = None,
         ready: Callable[[], None] = lambda: None,
+        path: Path | None = None,
     ) -> None:
+        """`path`: the settings file."""
         self.settings = settings
+        self._files = SettingsFiles(path, settings)
         self._clock = clock
         self._ready = ready
         self.journal = Journal(settings.state_dir, clock)
@@ -509,6 +514,7 @@ class Adapter:
             self._drain.trouble,
             self.delivery.trouble,
             *self._failures.current,
+            self._files.problem,
         ]
         found = [("unreadable", self._unread), *(("adapter_work", text) for text in own)]
         return join_troubles([*found, *self.server.troubles()])

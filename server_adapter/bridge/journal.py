@@ -187,13 +187,16 @@ class Journal:
             raise JournalWriteError(self._directory, error) from error
 
     def retry(self) -> None:
-        """Write the state again if that failed at the last change, as when a disk was full."""
-        if self.trouble:
+        """Write the state again if that failed at the last change, as when a disk was full, or if the files
+        were moved away meanwhile.
+        """
+        if self.trouble or not self._are_runs_in_place():
             self._record_if_possible()
 
     def _record_if_possible(self) -> None:
         """Record something that may be done again after a restart."""
         try:
+            self._check_runs_in_place()
             self._save()
             self.trouble = ""
         except OSError as error:
@@ -201,7 +204,20 @@ class Journal:
             if self.trouble != before:
                 _log.error("%s", self.trouble)
 
+    def _are_runs_in_place(self) -> bool:
+        """Return whether a restart would read the open file of runs: writes go on with one that was moved."""
+        try:
+            found = (self._directory / "runs").stat()
+        except OSError:
+            return False
+        return os.path.samestat(found, os.fstat(self._runs.fileno()))
+
+    def _check_runs_in_place(self) -> None:
+        if not self._are_runs_in_place():
+            raise OSError(errno.ENOENT, "its file runs was moved or deleted while in use: put it back")
+
     def _note(self, moment: float, job: str, decision: str) -> None:
+        self._check_runs_in_place()
         line = f"{moment:.3f} {job} {decision}\n".encode()
         if self._is_line_cut:
             line = b"\n" + line

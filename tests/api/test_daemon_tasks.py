@@ -1,4 +1,4 @@
-"""Notifications to the service manager: readiness and watchdog."""
+"""Notifications to the service manager: readiness and watchdog; faults of the settings."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,15 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.api.daemon_tasks import lifespan, planners_work
+from schedd.api.settings_reload import SettingsReloader
 from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
+from schedd.service.settings.file import Settings
+from schedd.wire.toml_files import SettingsError
 from tests.service.planner_harness import StillClock, node
 from tests.service.test_plan_loop import busy_planner
 from tests.waits import WAIT_S, wait_until
@@ -66,3 +69,43 @@ def test_a_stopping_daemon_is_not_reported_ready(
         with contextlib.suppress(BlockingIOError):
             told = manager.recv(4096)
     assert told.startswith(b"READY=1") == (not stopping)
+
+
+def test_a_settings_file_that_is_moved_away_is_an_alert_and_a_remark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing said so until the next start failed."""
+    monkeypatch.setattr("schedd.api.settings_reload._FILE_CHECK_S", 0.01)
+    clusters = Clusters({"main": EngineSettings()}, StillClock())
+    callers, loop = Callers(Tokens([])), clusters["main"]
+    path = tmp_path / "schedd.toml"
+    path.write_text("")
+
+    def fail() -> Settings:
+        raise SettingsError("log.level: no such level")
+
+    reload = SettingsReloader(Settings(), fail, clusters, callers, None, path)
+
+    async def live() -> None:
+        async def see(*texts: str) -> None:
+            async with asyncio.timeout(WAIT_S):
+                while texts != tuple(filter(None, loop.settings_problem.split("; "))):
+                    await asyncio.sleep(0.01)
+
+        watching = asyncio.create_task(reload.watch_files())
+        path.rename(tmp_path / "away")
+        missing = f"its next start would fail: {path}: No such file or directory"
+        await see(missing)
+        loop.alerts.update()
+        assert [(one.kind, one.text) for one in loop.alerts.current] == [("settings", missing)]
+        (tmp_path / "away").rename(path)
+        await see()
+        await reload()
+        rejected = "the settings were rejected, and the previous ones stay in force: log.level: no such level"
+        await see(rejected)
+        path.rename(tmp_path / "away")
+        await see(rejected, missing)
+        watching.cancel()
+
+    asyncio.run(live())
+    clusters.stop()

@@ -367,6 +367,8 @@ def test_readiness_reports_startup_and_shutdown() -> None:
         assert client.get(f"{MAIN}/decisions").status_code == 200
         assert client.get("/readyz").json() == {"status": "ready"}
         assert client.get(MAIN).json()["job_starts"]["words"] == "on"
+        clusters["main"].settings_problem = "its next start would fail: schedd.toml"
+        assert client.get("/readyz").json() == {"status": "ready, but the settings have a fault"}
         clusters.stop()
         assert "shutting down" in problem(client.get("/readyz"), "not-ready")["detail"]
 

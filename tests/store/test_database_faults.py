@@ -20,6 +20,8 @@ import psycopg
 import pytest
 from sqlalchemy import event, text
 
+from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.settings.daemon import StoreSettings
 from schedd.store import AuditRecord, DurableJournal, Store
 from schedd.store.database import Database
 from schedd.store.errors import DatabaseUnavailable, DiskFull
@@ -476,3 +478,20 @@ def test_moved_or_deleted_database_file_is_reported(tmp_path: Path) -> None:
         assert len(store.audit_entries(0, 10)) == 2
     finally:
         store.close()
+
+
+def test_a_moved_database_file_is_reported_while_nothing_is_written(tmp_path: Path) -> None:
+    """Only the next write noticed it, which an idle cluster has minutes later."""
+    durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/s.sqlite"))
+    try:
+        assert durable.open()
+        durable.tokens()
+        (tmp_path / "s.sqlite").rename(tmp_path / "away")
+        with pytest.raises(DatabaseUnavailable, match="put it back"):
+            durable.tokens()
+        assert "moved or deleted while in use" in durable.trouble
+        (tmp_path / "away").rename(tmp_path / "s.sqlite")
+        durable.tokens()
+        assert durable.trouble == ""
+    finally:
+        durable.close()

@@ -7,7 +7,7 @@ import pytest
 
 from schedd.federation.settings import load_federation_settings
 from schedd.service.settings.file import read_settings_file
-from schedd.wire.settings_file import read_token
+from schedd.wire.settings_file import SettingsFiles, read_token
 from schedd.wire.toml_files import SettingsError
 from server_adapter.settings import load_settings
 
@@ -76,3 +76,16 @@ def test_a_token_file_holds_one_token(tmp_path: Path, text: str | None) -> None:
         path.write_text(text)
     with pytest.raises(SettingsError, match=rf"^daemon\.token_file: {path} (must hold|cannot be read)"):
         read_token(path, "daemon.token_file")
+
+
+def test_files_that_a_restart_could_not_read_are_named(tmp_path: Path) -> None:
+    path, token = tmp_path / "pbs-adapter.toml", tmp_path / "token"
+    token.write_text("secret")
+    path.write_text(f'state_dir = "{tmp_path}/none"\n[daemon]\ntoken_file = "{token}"\n')
+    files = SettingsFiles(path, load_settings(path, {}))
+    assert files.problem == ""
+    for one in (path, token):
+        one.rename(tmp_path / "away")
+        assert files.problem == f"its next start would fail: {one}: No such file or directory"
+        (tmp_path / "away").rename(one)
+    assert files.problem == ""

@@ -270,6 +270,7 @@ class DaemonStore:
         """
         try:
             found = self.store.tokens()
+            self.store.database.check_file_in_place()  # reads go on with a file that was moved away
         except StoreError as error:
             self._set_trouble(answer=str(error))
             raise

@@ -180,3 +180,26 @@ def test_a_state_that_could_not_be_stored_is_stored_once_there_is_room(
     journal.retry()
     assert journal.trouble == ""
     journal.close()
+
+
+@pytest.mark.parametrize("moved", ["runs", ""])
+def test_moved_files_of_the_state_are_reported_and_refuse_runs_until_they_are_back(
+    tmp_path: Path, moved: str
+) -> None:
+    """Records of runs went to the moved file, so that a restart would have started the jobs again."""
+    place = tmp_path / "state"
+    journal = Journal(place)
+    (place / moved).rename(tmp_path / "away")
+    journal.retry()
+    assert str(place) in journal.trouble
+    assert "moved or deleted while in use: put it back" in journal.trouble
+    with pytest.raises(JournalWriteError, match="put it back"):
+        journal.record_request("1.server", "d1")
+    (tmp_path / "away").rename(place / moved)
+    journal.retry()
+    assert journal.trouble == ""
+    journal.record_request("1.server", "d1")
+    journal.close()
+    again = Journal(place)
+    assert again.requested_before == {"d1"}
+    again.close()
