@@ -307,7 +307,7 @@ class _RequestEvaluator:
         ``current`` is the present start of the job in question, if the request does not alter it.
         """
         copy, own, expecting = self._copy, self._own, self._expecting
-        promise = hypothetical_promise(copy, outcome, facts.queue)
+        promise = hypothetical_promise(copy, outcome, facts)
         kept = own if own is not None and current is None and copy.keeps_promise(facts, own.record) else None
         if kept is not None:
             promise = min(promise, kept.promise)
@@ -386,7 +386,7 @@ def _with_likely_starts(
             walltime = outcome.scale.planned(walltime)
         placed = replace(place.placement, start=one.planned_start, end=one.planned_start + walltime)
         asked = replace(outcome, answer=StartKnown(placed), walltime=walltime)
-        promise = hypothetical_promise(copy, asked, facts.queue)
+        promise = hypothetical_promise(copy, asked, facts)
         if own is not None:
             promise = min(promise, own.promise)
         try:

@@ -6,7 +6,7 @@ modules directly.
 """
 
 from schedd.engine.checkpoint import CheckpointError
-from schedd.engine.component.hook_values import PreemptedRun, Restriction
+from schedd.engine.component.hook_values import PreemptedRun, Restriction, StartBarrier
 from schedd.engine.component.job_hooks import (
     awaits,
     deadline_accuracy,
@@ -16,8 +16,10 @@ from schedd.engine.component.job_hooks import (
     job_labels,
     job_refusal,
     job_scopes,
+    start_barrier,
 )
 from schedd.engine.component.placement_hooks import job_restriction, latest_end, node_order, unmovable_jobs
+from schedd.engine.component.promise_hooks import gets_no_promise
 from schedd.engine.component.ranking_hooks import present_shares, ranking_setting
 from schedd.engine.component.registry import components
 from schedd.engine.component.what_if_hooks import (
@@ -164,6 +166,7 @@ __all__ = [
     "SearchHistory",
     "SearchReason",
     "SlackText",
+    "StartBarrier",
     "StartRate",
     "alert_kinds",
     "array_name",
@@ -184,6 +187,7 @@ __all__ = [
     "first_estimates",
     "first_waiting_reason",
     "format_moment",
+    "gets_no_promise",
     "hash_array",
     "improvement_event",
     "is_eligible",
@@ -232,6 +236,7 @@ __all__ = [
     "rerun_incident",
     "slot_limited",
     "slots_named",
+    "start_barrier",
     "unmovable_jobs",
     "unusable_amounts",
     "variants_in_what_if",

@@ -16,6 +16,7 @@ from schedd.engine.component.hook_values import (
     PricedUse,
     Restriction,
     RunTimeSource,
+    StartBarrier,
     UseBegan,
 )
 from schedd.model import Never, Node, WaitingFor
@@ -241,8 +242,10 @@ class Component(Generic[_S]):
     requeued_on_purpose: Callable[["EngineState", "JobRecord"], bool] | None = None
     """Whether a running job that is back in its queue was requeued by the component: this says nothing
     against the job or its nodes."""
-    promises_nothing: Callable[["EngineState", "JobRecord"], bool] | None = None
-    """Whether a job gets no promise."""
+    promises_nothing: Callable[["EngineState | PlanSnapshot", JobFacts], bool] | None = None
+    """Whether a job gets no promise; also of a hypothetical job."""
+    start_barrier: Callable[["PlanSnapshot", "JobRecord"], StartBarrier | None] | None = None
+    """Why the component lets a planned job start no earlier; None: it does not keep it."""
     guaranteed_start: Callable[["EngineState", "JobRecord", int], int] | None = None
     """Called with an eligible job and its planned start: the latest start that the component guarantees, from
     then on; FOREVER: none. The component may decide on it here. The promise of the job is no later."""

@@ -27,6 +27,14 @@ RunTimeSource = Callable[[str], Prediction | None]
 
 
 @dataclass(frozen=True, slots=True)
+class StartBarrier:
+    """Why a job may not start before a moment."""
+
+    name: str  # name of the obstacle
+    words: str  # the same as a clause, which may be followed by "before" and a time
+
+
+@dataclass(frozen=True, slots=True)
 class AlertKind:
     """Kind of alert: its meaning, and a check whether the cause is still present.
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from schedd.engine.component.hook_values import ForecastRounds, RunTimeSource
+from schedd.engine.component.hook_values import ForecastRounds, RunTimeSource, StartBarrier
 from schedd.engine.component.registry import (
     component_calls,
     components,
@@ -69,6 +69,15 @@ def forecast_rounds(state: "EngineState") -> ForecastRounds:
         if found is not None:
             return found
     return ForecastRounds()
+
+
+def start_barrier(published: "PlanSnapshot", record: "JobRecord") -> StartBarrier | None:
+    """Return why a component lets a planned job start no earlier, by the first component that keeps it."""
+    for _, call in component_calls("start_barrier"):
+        found: StartBarrier | None = call(published, record)
+        if found is not None:
+            return found
+    return None
 
 
 def job_delay_risk(published: "PlanSnapshot", facts: JobFacts, *, runs: bool) -> DelayRisk | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from schedd.engine.component.registry import components, job_calls
 from schedd.model import FOREVER
+from schedd.wire import JobFacts
 
 if TYPE_CHECKING:
     from schedd.engine.facts.records import Cause, JobRecord
@@ -25,10 +26,10 @@ def wait_causes() -> Mapping[str, "Cause"]:
     return {kind: cause for one in components() for kind, cause in one.wait_causes.items()}
 
 
-def gets_no_promise(state: "EngineState", record: "JobRecord") -> bool:
+def gets_no_promise(known: "EngineState | PlanSnapshot", facts: JobFacts) -> bool:
     """Whether a component wants no promise for a job."""
-    for _, check in job_calls(state, "promises_nothing", record.facts):  # noqa: SIM110  (no generator: each arrival asks)
-        if check(state, record):
+    for _, check in job_calls(known, "promises_nothing", facts):  # noqa: SIM110  (no generator: each arrival asks)
+        if check(known, facts):
             return True
     return False
 

@@ -234,7 +234,7 @@ def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
     guarantees that components give from now on.
     """
     slot = record.slot
-    if record.eligible_since < 0 or gets_no_promise(state, record):
+    if record.eligible_since < 0 or gets_no_promise(state, record.facts):
         return
     guaranteed = guaranteed_start(state, record, start)
     record = state.records[record.id]

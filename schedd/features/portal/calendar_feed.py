@@ -66,7 +66,8 @@ class ClusterEvents:
             lifted = "" if one.end is not None else "Until it is lifted. "
             access = ", ".join((*one.users, *one.groups, *one.accounts, *one.queues))
             amounts = f"{one.amounts}. " if one.amounts else ""
-            text = f"{lifted}{amounts}{one.reason}" + (f"\nFor {access}" if access else "")
+            lines = (f"{lifted}{amounts}{one.reason}", f"For {access}" if access else "")
+            text = "\n".join(filter(None, lines))
             self.events.append(
                 CalendarEvent(
                     uid=f"reservation-{one.name}",

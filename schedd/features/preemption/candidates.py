@@ -14,7 +14,7 @@ from schedd.plan.plan import Plan
 from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.wire import JobFacts, PreemptionMethod
 
-_NO_RETRY_S: Final = 3_600  # after a refused preemption a job is not tried again within this time
+NO_RETRY_S: Final = 3_600  # after a refused preemption a job is not tried again within this time
 _AHEAD_S: Final = 14 * 86_400  # windows are searched this far ahead
 _NORMAL_FIRST: Final = 1 << 40
 """Factor of the costs of jobs that are no scavengers: scavengers are preempted first."""
@@ -91,15 +91,18 @@ def is_scavenger(known: EngineState | PlanSnapshot, settings: PreemptionSettings
     )
 
 
+def is_selected(known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts) -> bool:
+    """Return whether the settings let a job be preempted, if it permits a method."""
+    if settings.preemptors.is_empty or selects_job(settings.preemptors, known, facts):
+        return False
+    return selects_job(settings.targets, known, facts) or selects_job(settings.scavengers, known, facts)
+
+
 def may_be_preempted(
     known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts
 ) -> bool:
     """Return whether a job may be preempted while it runs."""
-    if settings.preemptors.is_empty or selects_job(settings.preemptors, known, facts):
-        return False
-    if not permitted_methods(settings, facts):
-        return False
-    return selects_job(settings.targets, known, facts) or selects_job(settings.scavengers, known, facts)
+    return bool(permitted_methods(settings, facts)) and is_selected(known, settings, facts)
 
 
 def _preempt_targets(facts: JobFacts) -> tuple[str, ...] | None:
@@ -176,7 +179,7 @@ def find_candidates(
         if record.id in busy or not may_be_preempted(known, settings, facts):
             continue
         scavenger = is_scavenger(known, settings, facts)
-        if now < refused.get(record.id, -_NO_RETRY_S) + _NO_RETRY_S:
+        if now < refused.get(record.id, -NO_RETRY_S) + NO_RETRY_S:
             continue
         earliest = earliest_preemption(settings, record.run.started, preempted.get(record.id))
         opens = next_opening(settings, max(now, earliest))

@@ -4,7 +4,7 @@ from typing import Final
 
 from schedd.engine.component.declaration import Component
 from schedd.engine.component.hook_values import AlertKind
-from schedd.features.preemption.descriptions import block_names, describe_preemption
+from schedd.features.preemption.descriptions import block_names, describe_preemption, preemption_barrier
 from schedd.features.preemption.ended_runs import charged_jobs, count_run, is_being_preempted
 from schedd.features.preemption.following import follow_preemptions, leave_preemption
 from schedd.features.preemption.risks import delay_risk, note_start
@@ -66,6 +66,7 @@ COMPONENT: Final = Component(
     site_changed=apply_settings,
     must_wait=note_preemptor,
     promises_nothing=gets_no_promise,
+    start_barrier=preemption_barrier,
     goes_last=goes_last,
     goes_last_in_what_if=goes_last_in_what_if,
     requeued_on_purpose=is_being_preempted,

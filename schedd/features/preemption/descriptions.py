@@ -1,19 +1,33 @@
 """Texts about preemptions for users."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from schedd.engine.facts.explanations import format_moment
+import numpy as np
+
+from schedd.engine.component.hook_values import StartBarrier
+from schedd.engine.component.job_hooks import selects_job
+from schedd.engine.facts.explanations import format_length, format_moment
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.preemption.candidates import may_be_preempted
+from schedd.features.preemption.candidates import (
+    NO_RETRY_S,
+    is_preempt_target,
+    is_preemptor,
+    is_selected,
+    may_be_preempted,
+    next_opening,
+    permitted_methods,
+)
 from schedd.features.preemption.ended_runs import has_victim, is_present_run
 from schedd.features.preemption.risks import delay_risk
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption, PublishedPreemptions, preemption_state
 from schedd.name_list import shorten_list
-from schedd.wire import PreemptionMethod
+from schedd.plan.columns import FIXED
+from schedd.wire import JobFacts, PreemptionMethod
 
 _NAMED: Final = 5
 _VERBS: Final[Mapping[PreemptionMethod, tuple[str, str, str]]] = {
@@ -64,14 +78,94 @@ def block_names(state: EngineState) -> dict[int, str]:
     return names | {one.kept: f"suspended job {one.job}" for one in part.suspended.values() if one.kept >= 0}
 
 
+def preemption_barrier(published: PlanSnapshot, record: JobRecord) -> StartBarrier | None:
+    """Return why a preemptor starts no earlier: its victims may not be preempted sooner."""
+    known = published.part(PublishedPreemptions)
+    one = known.by_preemptor.get(record.id)
+    if one is None:
+        return None
+    settings = published.settings.site.part(PreemptionSettings)
+    before = one.start - settings.lead
+    jobs = name_jobs([victim.job for victim in one.victims])
+    words = f"{jobs} {'are' if len(one.victims) > 1 else 'is'} not preempted for it"
+    rests = settings.rest
+    if settings.min_run and any(victim.started + settings.min_run >= before for victim in one.victims):
+        words += f" (a run is preempted after {format_length(settings.min_run)} at the earliest)"
+    elif any(known.preempted.get(victim.job, -rests) + rests >= before for victim in one.victims):
+        words += f" (a job is preempted once in {format_length(rests)})"
+    return StartBarrier(f"the preemption of {jobs}", words)
+
+
+def _why_no_victims(published: PlanSnapshot, record: JobRecord) -> str:
+    """Return why a planned job that may preempt others waits without victims: how many of the running jobs
+    each rule protects. Empty: it may not, or it does not wait.
+    """
+    settings = published.settings.site.part(PreemptionSettings)
+    start, facts = int(published.starts[record.slot]) if record.slot >= 0 else -1, record.facts
+    if start <= published.as_of + settings.wait or not selects_job(settings.preemptors, published, facts):
+        return ""
+    if not is_preemptor(published, settings, facts):
+        return "preempts nothing, as it requests with preempt_targets=NONE"
+    opens = next_opening(settings, published.as_of)
+    if opens != published.as_of:
+        until = f" until {format_moment(opens)}" if opens is not None else ""
+        return f"preempts nothing: no window of preemptions is open{until}"
+    counts = Counter(_protection(published, settings, facts, other) for other in _running_targets(published))
+    if not counts:
+        return "preempts nothing: no job runs that may be preempted"
+    named = ", ".join(f"{count} {words}" for words, count in sorted(counts.items()))
+    return f"preempts nothing; of the running jobs that may be preempted: {named}"
+
+
+def _running_targets(published: PlanSnapshot) -> Sequence[JobRecord]:
+    """Return the running targets and scavengers. They are remembered with the snapshot."""
+    remembered = published.part(PublishedPreemptions).targets
+    if published.generation not in remembered:
+        settings = published.settings.site.part(PreemptionSettings)
+        found = []
+        for slot in np.flatnonzero(published.plan.states == FIXED).tolist():
+            other = published.records[slot] if slot < len(published.records) else None
+            if other is None or other.phase is not Phase.RUNNING:
+                continue
+            if is_selected(published, settings, other.facts):
+                found.append(other)
+        remembered[published.generation] = found
+    return remembered[published.generation]
+
+
+def _protection(
+    published: PlanSnapshot, settings: PreemptionSettings, preemptor: JobFacts, other: JobRecord
+) -> str:
+    """Return the first rule by which a running job is not preempted now."""
+    known, now = published.part(PublishedPreemptions), published.as_of
+    if other.id in known.suspended:
+        return "suspended already"
+    if other.id in known.by_victim:
+        return "to be preempted for another job"
+    if not permitted_methods(settings, other.facts):
+        return f"that permits none of the methods ({', '.join(settings.methods)})"
+    if not is_preempt_target(preemptor, other.facts):
+        return "outside its preempt_targets"
+    if now < known.refused.get(other.id, -NO_RETRY_S) + NO_RETRY_S:
+        return "whose preemption failed within the last hour"
+    if now < other.run.started + settings.min_run:
+        return f"with a run of less than {format_length(settings.min_run)}"
+    if now < known.preempted.get(other.id, -settings.rest) + settings.rest:
+        return f"preempted within the last {format_length(settings.rest)}"
+    return f"that would not let it start {format_length(settings.gain)} earlier without a broken promise"
+
+
 def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]:
     """Return sentences for the job's readers: its victims, or its preemptor and the time."""
     known = published.part(PublishedPreemptions)
+    settings = published.settings.site.part(PreemptionSettings)
     found = []
     one = known.by_preemptor.get(record.id)
     if one is not None:
         victims = name_victims("will" if one.asked < 0 else "", victim_methods(one))
         found.append(f"{victims}: {one.lost:,} core-seconds of work lost")
+    elif record.phase is Phase.WAITING and not settings.preemptors.is_empty:
+        found += filter(None, [_why_no_victims(published, record)])
     one = known.by_victim.get(record.id)
     if one is not None and record.phase is Phase.RUNNING and has_victim(one, record):
         when = format_moment(one.start)
@@ -85,7 +179,6 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
             words += f", and is planned to go on at {format_moment(paused.returns)}"
         found.append(words)
     elif record.phase is Phase.RUNNING and known.rate > 0:
-        settings = published.settings.site.part(PreemptionSettings)
         run = record.run
         left = run.started + record.understood.walltime + run.suspended_s - published.as_of
         if (

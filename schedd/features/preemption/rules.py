@@ -13,6 +13,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.promises import record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.preemption.candidates import (
     find_candidates,
     is_preemptor,
@@ -51,7 +52,7 @@ from schedd.features.preemption.suspensions import (
 )
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
-from schedd.wire import JobDeleted, JobEnded, Preempt, PreemptionDone
+from schedd.wire import JobDeleted, JobEnded, JobFacts, Preempt, PreemptionDone
 
 _EXAMINED_EVERY_S: Final = 30  # a waiting preemptor is examined again after this time
 _MOST_EXAMINED: Final = 3  # preemptors examined in one batch
@@ -82,9 +83,10 @@ def idle_hooks(state: EngineState) -> tuple[str, ...]:
     return "must_wait", "promises_nothing", "goes_last", "job_holds_resources", "run_ended"
 
 
-def gets_no_promise(state: EngineState, record: JobRecord) -> bool:
-    settings = preemption_settings(state)
-    return not settings.scavengers.is_empty and is_scavenger(state, settings, record.facts)
+def gets_no_promise(known: EngineState | PlanSnapshot, facts: JobFacts) -> bool:
+    site = known.site if isinstance(known, EngineState) else known.settings.site
+    settings = site.part(PreemptionSettings)
+    return not settings.scavengers.is_empty and is_scavenger(known, settings, facts)
 
 
 def goes_last(state: EngineState, job: str) -> bool:

@@ -82,6 +82,11 @@ def _check_site(plain: Mapping[str, Any]) -> None:
         )
 
 
+def _obeyed(table: Mapping[str, Any]) -> frozenset[str]:
+    """Return the resource that restricts the victims of a preemptor."""
+    return frozenset({"preempt_targets"}) if table.get("preemptors") else frozenset()
+
+
 def _advise(plain: Mapping[str, Any]) -> Iterator[str]:
     """Warn of a signal that usually ends a job."""
     signal = str((plain.get("preemption") or {}).get("signal", "")).removeprefix("SIG")
@@ -96,6 +101,7 @@ SETTINGS: Final = FeatureSettings(
     table="preemption",
     model=PreemptionSettings,
     check=_check_site,
+    obeys=_obeyed,
     advice=_advise,
     about="Planned preemption: `[clusters.main.site.preemption]`.",
     heading="Preemption",

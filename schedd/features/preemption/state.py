@@ -1,12 +1,14 @@
 """Preemptions in the engine's state: planned ones, running ones and past ones."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from math import exp
 from typing import Any, Final
 
+from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.preemption.settings import PreemptionSettings
 from schedd.plan.schema import KEYS, NAMES, NUMBER, FieldRule, declared
 from schedd.wire import PreemptionMethod
 
@@ -174,6 +176,8 @@ class PublishedPreemptions:
     """Displacements by preemptors in a second of waiting, of these jobs; 0: unknown,"""
     displaced_delay: int = 0
     """and their mean length in seconds."""
+    targets: dict[int, Sequence[JobRecord]] = field(default_factory=dict, compare=False)
+    """By generation of the plan: its running jobs that may be preempted, once they were looked for."""
 
     def risk(self, seconds: int) -> float:
         """Return the probability that a run is preempted within this time."""
@@ -215,7 +219,8 @@ def published_preemptions(state: EngineState) -> PublishedPreemptions:
     """Return a copy for other threads."""
     part = preemption_state(state)
     known = (part.planned, part.preempted, part.refused, part.suspended, part.count, part.exposed_s)
-    if not any((*known, part.waited_s, part.displaced)):
+    idle = state.site.part(PreemptionSettings).preemptors.is_empty
+    if idle and not any((*known, part.waited_s, part.displaced)):
         return _NONE
     by_victim = {victim.job: one for one in part.planned.values() for victim in one.victims}
     return PublishedPreemptions(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from schedd.engine import queue_slack
+from schedd.engine import gets_no_promise, queue_slack
 from schedd.model import FOREVER, StartKnown
 from schedd.predict import EndForecast, Prediction
 from schedd.service.questions.plan_fork import PlanFork, RequestForm, WhatIfAnswer
@@ -24,12 +24,12 @@ class Expectation:
 UNKNOWN: Final = Expectation(-1, -1, -1, -1)
 
 
-def hypothetical_promise(fork: PlanFork, asked: WhatIfAnswer, queue: str) -> int:
+def hypothetical_promise(fork: PlanFork, asked: WhatIfAnswer, facts: JobFacts) -> int:
     """Return the start that would be promised to a job that arrives now; FOREVER: none."""
-    if not isinstance(asked.answer, StartKnown):
+    if not isinstance(asked.answer, StartKnown) or gets_no_promise(fork.published, facts):
         return FOREVER
     planned = asked.answer.placement.start
-    return queue_slack(fork.published.settings, queue).latest(planned, max(0, planned - asked.now))
+    return queue_slack(fork.published.settings, facts.queue).latest(planned, max(0, planned - asked.now))
 
 
 class StartForecast(Protocol):

@@ -14,6 +14,7 @@ from schedd.engine import (
     JobView,
     Phase,
     PlanSnapshot,
+    StartBarrier,
     explain_choice,
     job_expected_start,
     job_status,
@@ -22,6 +23,7 @@ from schedd.engine import (
     published_record,
     ranking_setting,
     slot_limited,
+    start_barrier,
     waiting_reasons,
 )
 from schedd.model import Never, WaitingFor
@@ -35,7 +37,6 @@ from schedd.policy.limits import format_limit
 from schedd.service.questions.explanation_chain import (
     ChainLink,
     JobsAhead,
-    StartBarrier,
     explanation_chain,
     summarise_chain,
 )
@@ -166,7 +167,7 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
             chosen_nodes = plan.node_choice(record.slot)
         plan.remove(record.slot, now)
         ready = max(now, plan.ready(record.slot))
-        not_yet = _start_barrier(record, ready, now)
+        not_yet = _start_barrier(published, record, ready, now)
         because = not_yet.words if not_yet is not None else ""
         links, ahead = explanation_chain(fork, plan, record, takes, start, now, not_yet)
         _fix_node_set_choice(plan, record.slot, start, now)
@@ -262,7 +263,7 @@ def _start_once_eligible(fork: PlanFork, record: JobRecord, now: int) -> int:
     return plan.probe(record.slot, now, now + HORIZON)
 
 
-def _start_barrier(record: JobRecord, ready: int, now: int) -> StartBarrier | None:
+def _start_barrier(published: PlanSnapshot, record: JobRecord, ready: int, now: int) -> StartBarrier | None:
     if ready <= now:
         return None
     if record.behind:
@@ -275,7 +276,8 @@ def _start_barrier(record: JobRecord, ready: int, now: int) -> StartBarrier | No
     if record.back_off.until >= ready and record.back_off.refusal:
         refused = last_refusal(record)
         return StartBarrier(refused, f"{refused}; the next try is not due")
-    return StartBarrier("a start is tried again", "no start is tried")
+    barrier = start_barrier(published, record)
+    return barrier or StartBarrier("a start is tried again", "no start is tried")
 
 
 # ---- blockers ------------------------------------------------------------------------------------

@@ -7,7 +7,15 @@ from typing import Final, Literal, TypeVar
 
 import numpy as np
 
-from schedd.engine import Cause, JobRecord, PlanSnapshot, format_moment, job_status, last_change
+from schedd.engine import (
+    Cause,
+    JobRecord,
+    PlanSnapshot,
+    StartBarrier,
+    format_moment,
+    job_status,
+    last_change,
+)
 from schedd.name_list import name_first_jobs, shorten_list
 from schedd.plan.columns import FIXED, PLANNED, Ints
 from schedd.plan.plan import Plan
@@ -23,14 +31,6 @@ LinkKind = Literal["eligible", "running", "queued", "reservation", "limit", "nod
 _NAMED: Final = 3
 _JOBS: Final = 10
 _LINKS: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class StartBarrier:
-    """Why a job may not start before a moment."""
-
-    name: str  # name of the obstacle
-    words: str  # the same as a clause, which may be followed by "before" and a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,3 +311,12 @@ def test_only_named_origins_may_frame_the_page_of_jobs(user: TestClient, app: Fa
 def test_a_setting_that_is_no_origin_is_refused(origin: str) -> None:
     with pytest.raises(ValueError, match="is no origin: give scheme, host and port"):
         AuthSettings(frame_origins=(origin,))
+
+
+def test_a_reservation_without_a_reason_says_only_for_whom_it_is() -> None:
+    course = Reserve(
+        id="1", time=T, name="course", nodes=("n1",), start=T, end=T + HOUR, users=("ann", "bob")
+    )
+    found = ClusterEvents("east", T)
+    found.add_reservations([course, replace(course, reason="lab")], T + HOUR + 1)
+    assert [event.text for event in found.events] == ["For ann, bob", "lab\nFor ann, bob"]

@@ -96,7 +96,9 @@ async def test_urgent_jobs_suspend_checkpoint_and_requeue_their_victims(tmp_path
             other = submit("urgent")
             waiting = await job(other, lambda one: one["planned_start"])
             assert waiting["job_state"] == "Q"
-            assert "preempt" not in waiting["why"]
+            assert (
+                "preempts nothing; of the running jobs that may be preempted: 1 suspended" in waiting["why"]
+            )
 
             lifecycle.delete(cluster, house.server.job(urgent[0]))
             await job(suspended, lambda one: one["job_state"] == "R")

@@ -11,8 +11,10 @@ from schedd.engine.preview import preview_moves
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.fair_share.state import fair_share_state, share_tree
 from schedd.features.preemption.state import preemption_state
-from schedd.model import StartKnown
+from schedd.model import FOREVER, StartKnown
 from schedd.policy.site import site_policy
+from schedd.service.questions.expectations import hypothetical_promise
+from schedd.service.questions.explain import explain
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import Event, JobAltered, JobFacts, PolicyChanged, Preempt, PreemptionDone, QueueFacts, Run
 from tests.engine.cluster import Cluster, T
@@ -551,6 +553,85 @@ def test_what_if_of_an_urgent_job_names_its_victims_and_changes_nothing() -> Non
         other = fork.what_if(hypothetical_job("batch"), T + 2_000)
         assert isinstance(other.answer, StartKnown)
         assert (other.answer.placement.start, other.notes) == (T + 10_100, ())
+
+
+def waiting_preemptor(**preemption: Any) -> PreemptingCluster:
+    """Return a cluster with an urgent job behind a run of ten minutes."""
+    resources = preemption.pop("resources", {})
+    cluster = PreemptingCluster(**preemption)
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(600)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent", resources=resources)
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("preemption", "words"),
+    [
+        ({"resources": {"preempt_targets": "NONE"}}, ", as it requests with preempt_targets=NONE"),
+        ({"windows": ["2023-11-15T00:00/2023-11-15T06:00 FREQ=DAILY UTC"], "gain": 9_000},
+         ": no window of preemptions is open until 2023-11-15 00:00:00 UTC"),
+        ({"targets": {"queues": ["other"]}}, ": no job runs that may be preempted"),
+        ({"methods": ["checkpoint"]}, "1 that permits none of the methods (checkpoint)"),
+        ({"resources": {"preempt_targets": "queue=other"}}, "1 outside its preempt_targets"),
+        ({"min_run": 9_990}, "1 with a run of less than 3 h"),
+        ({"gain": 9_900}, "1 that would not let it start 3 h earlier without a broken promise"),
+    ],
+)  # fmt: skip
+def test_a_waiting_preemptor_says_by_which_rules_it_preempts_nothing(
+    preemption: dict[str, Any], words: str
+) -> None:
+    cluster = waiting_preemptor(**preemption)
+    assert (cluster.start("now"), cluster.orders()) == (10_000, [])
+    (note,) = [one for one in cluster.view("now").notes if "preempts nothing" in one]
+    assert note.startswith("preempts nothing")
+    assert note.endswith(words)
+    assert not any("preempts nothing" in note for note in cluster.view("long").notes)
+
+
+def test_a_preempted_job_rests_and_the_next_preemptor_says_so() -> None:
+    cluster = waiting_preemptor()
+    cluster.at(1_500)
+    assert cluster.runs("long") == [0, 700]
+    cluster.submit("next", "1:ppn=4", 100, queue="urgent")
+    assert "may be preempted: 1 preempted within the last 6 h" in cluster.view("next").why
+
+
+@pytest.mark.parametrize(
+    ("min_run", "words"), [(3_000, " (a run is preempted after 50 min at the earliest)"), (0, "")]
+)
+def test_a_preemptor_that_waits_for_its_preemption_names_the_rule(min_run: int, words: str) -> None:
+    cluster = waiting_preemptor(min_run=min_run)
+    state = cluster.engine.state
+    published = publish_snapshot(state)
+    found = explain(fork_plan(state, published), "now", state.now)
+    if min_run:
+        assert found is not None
+        assert found.earliest_why == f"job long is not preempted for it{words}"
+        assert found.why == f"{found.earliest_why} before 2023-11-14 23:03:40 UTC"
+    else:
+        assert cluster.runs("now") == [600]
+
+
+def test_a_hypothetical_scavenger_is_promised_nothing() -> None:
+    cluster = waiting_preemptor()
+    state = cluster.engine.state
+    fork = fork_plan(state, publish_snapshot(state))
+    for queue, promised in (("scavenger", False), ("batch", True)):
+        facts = hypothetical_job(queue)
+        found = fork.what_if(facts, state.now)
+        assert isinstance(found.answer, StartKnown)
+        assert (hypothetical_promise(fork, found, facts) < FOREVER) is promised
+
+
+def test_targets_of_a_preemptor_are_no_resource_that_is_not_planned() -> None:
+    assert not any(
+        "not planned" in note
+        for note in waiting_preemptor(resources={"preempt_targets": "NONE"}).view("now").notes
+    )
+    cluster = PreemptingCluster(preemptors={})
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent", resources={"preempt_targets": "NONE"})
+    assert "not planned: preempt_targets=NONE" in cluster.view("now").notes
 
 
 def test_policy_preview_names_the_jobs_that_would_be_preempted() -> None:
