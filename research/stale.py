@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 from research.experiments.cells import Part, code_version, run_cell
 from research.experiments.named import EXPERIMENTS, Experiment, of_part
 from research.experiments.report import page
-from research.experiments.results import Found, Results, version_of_cell
+from research.experiments.results import CellResults, Found, version_of_cell
 from research.studies.command import STUDIES
 from research.studies.trials import trial_of
 from research.versions import version_of
@@ -129,7 +129,7 @@ def _reason_of_cells(path: Path, command: str, logs: Path | None) -> str:
         for part in get_args(Part)
         if (one := of_part(known, part)).name == path.stem
     )
-    results = Results(path.with_suffix(".json"), experiment.cells, command)
+    results = CellResults(path.with_suffix(".json"), experiment.cells, command)
     results.load()
     different = _repeat(experiment, results, path, logs) if logs is not None and results.older() else []
     left = len(results.missing())
@@ -141,7 +141,7 @@ def _reason_of_cells(path: Path, command: str, logs: Path | None) -> str:
     return "; ".join((reason, *different))
 
 
-def _repeat(experiment: Experiment, results: Results, path: Path, logs: Path) -> list[str]:
+def _repeat(experiment: Experiment, results: CellResults, path: Path, logs: Path) -> list[str]:
     """Repeat a sample of the older replays, note in the results and on the page what came out again, and
     return the differences.
     """

@@ -45,7 +45,9 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class LoadResult:
+    """Figures of any load on a daemon."""
+
     load: Load
     snapshot_s: float
     """Until the first snapshot of the whole cluster was acknowledged."""
@@ -54,7 +56,7 @@ class _Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchFigures:
+class StormSearchFigures:
     """The daemon's searches of the whole plan while the storm blew."""
 
     runs: int
@@ -69,11 +71,11 @@ class SearchFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class EventsResult(_Whole):
+class EventsResult(LoadResult):
     """Of ``python -m research bench events``."""
 
     storm: StormFigures
-    searches: SearchFigures
+    searches: StormSearchFigures
     slopes: dict[str, float | None]
     """Growth of the daemon's memory, its database and its WAL in the second half, in MiB per million events
     (null for fewer than 20,000 events). A database of PostgreSQL is not measured.
@@ -101,7 +103,7 @@ class ScrapeFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpResult(_Whole):
+class HttpResult(LoadResult):
     """Of ``python -m research bench http``: reads of single jobs, and of the metrics."""
 
     scrape: ScrapeFigures
@@ -171,13 +173,13 @@ def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lamb
     )
 
 
-def _searches(daemon: BenchDaemon) -> SearchFigures:
+def _searches(daemon: BenchDaemon) -> StormSearchFigures:
     """Searches that the daemon reports, except for the short ones for new or fitting jobs."""
     with closing(daemon.client()) as client:
         told = client.ask("GET", f"{daemon.cluster}/searches?limit=1000")["searches"]
     runs = [run for run in told if run["why"] not in ("jobs came", "jobs fit")]
     found = [run for run in runs if run["moved"]]
-    return SearchFigures(
+    return StormSearchFigures(
         runs=len(runs),
         found=len(found),
         took_effect=sum(run["taken"] > 0 for run in found),

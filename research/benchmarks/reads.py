@@ -67,7 +67,7 @@ def wait_for(process: "subprocess.Popen[str]") -> ReadFigures:
     return ReadFigures(**{**found, "wait": Wait(**found["wait"])})
 
 
-class _Connection(asyncio.Protocol):
+class _ReadConnection(asyncio.Protocol):
     """Asks for one thing at a time; HTTP answers with a length."""
 
     def __init__(self, reader: "_Reader") -> None:
@@ -116,12 +116,12 @@ class _Reader:
         self._begun = 0.0
         self._waiting: deque[float] = deque()
         self._over = asyncio.get_running_loop().create_future()
-        self.idle: deque[_Connection] = deque()
+        self.idle: deque[_ReadConnection] = deque()
 
     async def run(self) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         for _ in range(self._reads.connections):
-            await loop.create_connection(lambda: _Connection(self), "127.0.0.1", self._reads.port)
+            await loop.create_connection(lambda: _ReadConnection(self), "127.0.0.1", self._reads.port)
         self._begun = time.monotonic()
         self._tick(loop)
         await self._over
@@ -160,7 +160,7 @@ class _Reader:
             # In turn: the daemon closes a connection that asks for nothing.
             self.idle.popleft().ask(request, self._waiting.popleft())
 
-    def done(self, connection: _Connection, status: int, due: float) -> None:
+    def done(self, connection: _ReadConnection, status: int, due: float) -> None:
         now = time.monotonic()
         self._waits.append(now - due)
         self._statuses[status] += 1

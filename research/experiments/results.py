@@ -1,4 +1,4 @@
-"""Results of an experiment: a JSON file that survives interruptions."""
+"""CellResults of an experiment: a JSON file that survives interruptions."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Results:
+class CellResults:
     """The rows of an experiment by cell, in its file.
 
     A row counts if the present sources found it, or if the present sources repeated some replays of its kind

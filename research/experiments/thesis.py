@@ -85,7 +85,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ThesisBatchResult:
     """What came of a batch. ``energy`` as the thesis has it: busy seconds times watts, 130 W being 1.
     ``late`` jobs ended after their time limit, ``dear`` ones cost more than theirs. ``choices`` of other
     plans were made.
@@ -220,7 +220,7 @@ def ran(
     thrifty: bool = False,
     every: int = 1,
     evaluations: int = 0,
-) -> Ran:
+) -> ThesisBatchResult:
     """Run a batch to its end. With ``weights``, alternatives are sought after every ``every`` seconds, with
     ``evaluations`` plans each time; ``thrifty``: jobs prefer machines that need less energy for their work.
     """
@@ -240,7 +240,7 @@ def ran(
         last[at] = max(last[at], float(found.end[i]))
         cost[i] = seconds * MODELS[what.models[at]].price
     watts = np.array([MODELS[model].watts for model in what.models])
-    return Ran(
+    return ThesisBatchResult(
         how,
         tuple(
             Resource(i + 1, what.models[i], what.kinds[i], float(last[i]), float(busy[i]))

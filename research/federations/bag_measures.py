@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Final
 
-from research.federations.field import ClusterSpec, FieldJob, Ran
+from research.federations.field import ClusterSpec, FieldJob, FieldResult
 
 _BOUND: Final = 600  # slowdowns are bounded at ten minutes
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _BagTimes:
     """A job, or a bag as one: seconds."""
 
     job: FieldJob
@@ -57,12 +57,12 @@ class Delays:
     tw_delay: float
 
 
-def _wholes(jobs: Sequence[FieldJob], ran: Ran) -> list[_Whole]:
+def _wholes(jobs: Sequence[FieldJob], ran: FieldResult) -> list[_BagTimes]:
     found: dict[object, list[int]] = {}
     for number, job in enumerate(jobs):
         found.setdefault(job.array or number, []).append(number)
     return [
-        _Whole(
+        _BagTimes(
             jobs[of[0]],
             len(of) if jobs[of[0]].array else jobs[of[0]].cpus,
             min(ran.end[one] for one in of),
@@ -73,7 +73,7 @@ def _wholes(jobs: Sequence[FieldJob], ran: Ran) -> list[_Whole]:
     ]
 
 
-def _utilisation(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: Ran) -> float:
+def _utilisation(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: FieldResult) -> float:
     """From the first submission to the last: the load after it is not part of the workload."""
     begin, end = jobs[0].submit, jobs[-1].submit
     used = sum(
@@ -83,7 +83,7 @@ def _utilisation(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran:
     return used / (sum(spec.cpus for spec in clusters) * max(1, end - begin))
 
 
-def spreads(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: Ran) -> Spreads:
+def spreads(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: FieldResult) -> Spreads:
     bags = _wholes(jobs, ran)
     wide = [one for one in bags if one.clusters > 1]
     stretch = [(one.last - one.first) / one.response for one in bags]
@@ -102,7 +102,7 @@ def spreads(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: Ran)
 
 
 def delays(
-    clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: Ran
+    clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: FieldResult
 ) -> tuple[Delays, Delays, float, float]:
     """Of jobs at their own cluster, and of bags; clusters for each bag, and the utilisation."""
     wholes = _wholes(jobs, ran)
@@ -111,7 +111,7 @@ def delays(
     return _late(local), _late(bags), mean(one.clusters for one in bags), _utilisation(clusters, jobs, ran)
 
 
-def _late(wholes: Sequence[_Whole]) -> Delays:
+def _late(wholes: Sequence[_BagTimes]) -> Delays:
     late = [(one, one.job.deadline) for one in wholes if one.job.deadline is not None]
     late = [(one, deadline) for one, deadline in late if one.last > deadline]
     work = sum(one.tasks * one.job.run for one in wholes)

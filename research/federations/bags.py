@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from typing_extensions import override
 
-from research.federations.field import ClusterSpec, Field, FieldJob, Ran
+from research.federations.field import ClusterSpec, Field, FieldJob, FieldResult
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, split_tasks
 from schedd.policy.slack import NONE, Slack
 from schedd.replay.machine_state import ReplayDefectError
@@ -101,7 +101,7 @@ def simulate_bags(
     *,
     known: bool = True,
     edf: bool = False,
-) -> Ran:
+) -> FieldResult:
     """Divide bags among the clusters as they come, and run everything. ``site`` is the policy of every
     cluster; where ``known``, clusters know the bag of each task. With ``edf`` clusters accept or refuse
     deadlines, and place jobs before jobs with later deadlines; bags by free slots have none there. Raises

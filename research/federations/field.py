@@ -73,7 +73,7 @@ class FieldJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class FieldResult:
     """Where each job ran, and when, in the order of the jobs."""
 
     cluster: tuple[str, ...]
@@ -166,7 +166,7 @@ class Field:
         self._end = [-1] * len(jobs)
         self._arrived = 0
 
-    def run(self) -> Ran:
+    def run(self) -> FieldResult:
         """To the end of the last job. Raises Defect."""
         while not self._over():
             moments = self._moments()
@@ -175,7 +175,7 @@ class Field:
             self._second(min(moments))
         offset = self._offset
         starts, ends = (tuple(one - offset for one in times) for times in (self._start, self._end))
-        return Ran(tuple(self._at), starts, ends)
+        return FieldResult(tuple(self._at), starts, ends)
 
     def _over(self) -> bool:
         busy = any(place.ends for place in self._places.values())
@@ -294,7 +294,7 @@ class Field:
 
 def simulate(
     clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], routing: Routing, local: str = "conservative"
-) -> Ran:
+) -> FieldResult:
     """Routes the jobs, in order of their submission, and runs them all. ``local`` is the policy of every
     cluster. Raises Defect.
     """

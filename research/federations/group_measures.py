@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Final
 
-from research.federations.field import ClusterSpec, FieldJob, Ran
+from research.federations.field import ClusterSpec, FieldJob, FieldResult
 from research.federations.groups import GroupJob, GroupRan
 
 _BOUND: Final = 600  # slowdowns are bounded at ten minutes
@@ -53,7 +53,7 @@ class Losses:
     gained: float
 
 
-def local_waits(jobs: Sequence[FieldJob], ran: Ran) -> Waits:
+def local_waits(jobs: Sequence[FieldJob], ran: FieldResult) -> Waits:
     return _waits(
         [(one.submit, start, end) for one, start, end in zip(jobs, ran.start, ran.end, strict=True)]
     )
@@ -89,7 +89,7 @@ def fates(ran: Sequence[GroupRan]) -> Fates:
     )
 
 
-def losses(ran: Ran, before: Ran) -> Losses:
+def losses(ran: FieldResult, before: FieldResult) -> Losses:
     """The same jobs in two runs."""
     later = [now - then for now, then in zip(ran.end, before.end, strict=True)]
     lost, gained = [one for one in later if one > 0], [-one for one in later if one < 0]
@@ -104,7 +104,7 @@ def losses(ran: Ran, before: Ran) -> Losses:
 def busy(
     clusters: Sequence[ClusterSpec],
     jobs: Sequence[FieldJob],
-    ran: Ran,
+    ran: FieldResult,
     groups: Sequence[GroupJob],
     groups_ran: Sequence[GroupRan],
     seconds: int,

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 
 from typing_extensions import override
 
-from research.federations.field import ClusterSpec, Field, FieldJob, Place, Ran
+from research.federations.field import ClusterSpec, Field, FieldJob, FieldResult, Place
 from research.federations.wires import EngineWire
 from schedd.client import Client
 from schedd.dialect import parse_walltime
@@ -421,10 +421,10 @@ class _Groups(Field):
     def _held(self, number: int, t: int) -> JobFacts:
         return replace(self._facts(number, t), state="H", holds="o")
 
-    def ran(self, ran: Ran) -> tuple[Ran, tuple[GroupRan, ...]]:
+    def ran(self, ran: FieldResult) -> tuple[FieldResult, tuple[GroupRan, ...]]:
         """Of the jobs at home, and of the groups in their order."""
         local = slice(0, self._local)
-        jobs = Ran(ran.cluster[local], ran.start[local], ran.end[local])
+        jobs = FieldResult(ran.cluster[local], ran.start[local], ran.end[local])
         return jobs, tuple(self.found[name] for name in self._spec_of)
 
 
@@ -435,7 +435,7 @@ def simulate_groups(
     moving: Moving,
     *,
     again: int = 600,
-) -> tuple[Ran, tuple[GroupRan, ...]]:
+) -> tuple[FieldResult, tuple[GroupRan, ...]]:
     """Runs all; the groups in order of their submission. Raises Defect."""
     field = _Groups(clusters, jobs, groups, moving, again)
     return field.ran(field.run())

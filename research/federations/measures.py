@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from research.federations.field import ClusterSpec, FieldJob, Ran
+from research.federations.field import ClusterSpec, FieldJob, FieldResult
 from schedd.plan.columns import Ints
 from schedd.plan.usage import Spans, measure_usage
 
@@ -32,7 +32,7 @@ class Worth:
     makespan: int
 
 
-def worth(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: Ran) -> Worth:
+def worth(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: FieldResult) -> Worth:
     submit = np.array([job.submit for job in jobs])
     start, end = np.array(ran.start), np.array(ran.end)
     load = np.array([job.load for job in jobs])

@@ -14,7 +14,7 @@ from research.experiments.cells import Cell
 from research.experiments.named import EXPERIMENTS, Experiment, of_part, quick
 from research.experiments.parallel import NoDask, run_cells
 from research.experiments.report import command_line, lines_of, page, ratios_of
-from research.experiments.results import Results
+from research.experiments.results import CellResults
 from research.studies import arrays as experiment_arrays
 from research.studies import bookings as experiment_bookings
 from research.studies import energy as experiment_energy
@@ -189,7 +189,7 @@ def _run(experiment: Experiment, args: argparse.Namespace, command: str) -> int:
     if lacking:
         raise TraceError(f"--logs {args.logs}: it has no {', '.join(sorted(lacking))} (see research/results)")
     args.out.mkdir(parents=True, exist_ok=True)
-    results = Results(args.out / f"{experiment.name}.json", experiment.cells, command)
+    results = CellResults(args.out / f"{experiment.name}.json", experiment.cells, command)
     results.load()
     missing = [cell for cell in results.missing() if cell in chosen]
     status, failed = 0, []
@@ -211,7 +211,7 @@ def _run(experiment: Experiment, args: argparse.Namespace, command: str) -> int:
 
 
 def _run_missing(
-    results: Results, missing: Sequence[Cell], logs: str, args: argparse.Namespace
+    results: CellResults, missing: Sequence[Cell], logs: str, args: argparse.Namespace
 ) -> list[tuple[Cell, Exception]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
@@ -228,7 +228,7 @@ def _run_missing(
         return run_cells(missing, logs, done, address=args.dask, workers=args.workers)
 
 
-def _write(experiment: Experiment, results: Results, out: Path, command: str) -> None:
+def _write(experiment: Experiment, results: CellResults, out: Path, command: str) -> None:
     from research.experiments.picture import save  # noqa: PLC0415  (Matplotlib is slow to import)
 
     found = results.found()

@@ -44,7 +44,7 @@ _HISTORY: Final = {"levels": ["user"], "interval": 86_400, "depth": 30, "decay":
 
 
 @dataclass(frozen=True, slots=True)
-class _Setup:
+class _FairnessSetup:
     """A policy; a search where ``fair`` is not None, with that weight of F, over ``history`` if it is so."""
 
     policy: str
@@ -52,13 +52,13 @@ class _Setup:
     history: bool = False
 
 
-_SETUPS: Final[Mapping[str, _Setup]] = {
-    "easy": _Setup("easy"),
-    "multi-queue": _Setup("multi-queue"),
-    "conservative": _Setup(PLANNING_POLICY),
-    "search": _Setup(PLANNING_POLICY, 0.0),
-    "search, F of waiting jobs": _Setup(PLANNING_POLICY, 1.0),
-    "search, F with history": _Setup(PLANNING_POLICY, 1.0, history=True),
+_SETUPS: Final[Mapping[str, _FairnessSetup]] = {
+    "easy": _FairnessSetup("easy"),
+    "multi-queue": _FairnessSetup("multi-queue"),
+    "conservative": _FairnessSetup(PLANNING_POLICY),
+    "search": _FairnessSetup(PLANNING_POLICY, 0.0),
+    "search, F of waiting jobs": _FairnessSetup(PLANNING_POLICY, 1.0),
+    "search, F with history": _FairnessSetup(PLANNING_POLICY, 1.0, history=True),
 }
 
 
@@ -88,7 +88,7 @@ def run_fairness(logs: Path, out: Path, *, quick: bool, only: Sequence[str], job
     results.write({"results": rows}, _page(rows, many, results.picture.name), f"{len(rows)} runs")
 
 
-def _run(prepared: Prepared, setup: _Setup) -> dict[str, Any]:
+def _run(prepared: Prepared, setup: _FairnessSetup) -> dict[str, Any]:
     slack = Slack.parse("off")
     site = {"fair_share": _HISTORY} if setup.history else {}
     settings = EngineSettings(slack=str(slack), site=site_policy(site))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from research.experiments.thesis import MODELS, Batch, Ran, batch, front_of, ran
+from research.experiments.thesis import MODELS, Batch, ThesisBatchResult, batch, front_of, ran
 from research.experiments.thesis_printed import PRINTED, Printed
 from research.studies.results import Results
 from schedd.alternatives.objective_weights import Objective
@@ -94,7 +94,7 @@ def _kinds(printed: Printed) -> list[str]:
     return [("cpu", "io")[i % 2 if n == 12 else i >= n // 2] for i in range(n)]
 
 
-def _of_table(printed: Printed, jobs: int, tried: int, say: Callable[[str], None]) -> list[Ran]:
+def _of_table(printed: Printed, jobs: int, tried: int, say: Callable[[str], None]) -> list[ThesisBatchResult]:
     models = [model for model, _, _ in printed.rows]
     what = batch(printed.workload, jobs, models, _kinds(printed))
     say(f"table {printed.table}: planned")
@@ -103,7 +103,7 @@ def _of_table(printed: Printed, jobs: int, tried: int, say: Callable[[str], None
     return [planned, ran(what, "chosen", _EQUAL, every=_every(what), evaluations=tried)]
 
 
-def _energy(workload: int, jobs: int, tried: int, say: Callable[[str], None]) -> list[Ran]:
+def _energy(workload: int, jobs: int, tried: int, say: Callable[[str], None]) -> list[ThesisBatchResult]:
     what = batch(workload, jobs, _TWELVE, [""] * 12)
     both = {Objective.MAKESPAN: 1.0, Objective.ENERGY: 1.0}
     say(f"workload {workload}, energy")
@@ -144,7 +144,7 @@ def _words(jobs: int, tried: int) -> list[str]:
     ]
 
 
-def _summary(tables: Sequence[tuple[Printed, list[Ran]]]) -> list[str]:
+def _summary(tables: Sequence[tuple[Printed, list[ThesisBatchResult]]]) -> list[str]:
     lines = [
         "## The tables in short",
         "",
@@ -173,7 +173,7 @@ def _summary(tables: Sequence[tuple[Printed, list[Ran]]]) -> list[str]:
     return lines
 
 
-def _util(one: Ran) -> str:
+def _util(one: ThesisBatchResult) -> str:
     mean, least, most = one.utilisation
     ends = [r.exec_s for r in one.resources]
     whole = sum(r.used_s for r in one.resources) / len(ends) / one.makespan
@@ -184,7 +184,7 @@ def _pct(share: float) -> str:
     return f"{100 * share:.2f}"
 
 
-def _independent(found: Sequence[tuple[int, int, Ran]]) -> list[str]:
+def _independent(found: Sequence[tuple[int, int, ThesisBatchResult]]) -> list[str]:
     lines = [
         "## Independent jobs (4.4.1)",
         "",
@@ -200,7 +200,7 @@ def _independent(found: Sequence[tuple[int, int, Ran]]) -> list[str]:
     return lines
 
 
-def _thrift(found: Sequence[tuple[int, list[Ran]]]) -> list[str]:
+def _thrift(found: Sequence[tuple[int, list[ThesisBatchResult]]]) -> list[str]:
     names = [MODELS[model].name for model in _SIX]
     lines = [
         "## Energy against performance (4.4.2)",
@@ -228,7 +228,7 @@ def _thrift(found: Sequence[tuple[int, list[Ran]]]) -> list[str]:
     return lines
 
 
-def _types(found: Sequence[tuple[int, float, Ran]]) -> list[str]:
+def _types(found: Sequence[tuple[int, float, ThesisBatchResult]]) -> list[str]:
     lines = [
         "## Types of jobs (4.4.3)",
         "",
@@ -280,7 +280,7 @@ def _three(values: Sequence[float]) -> str:
     return f"{values[0]:,.0f} | {values[1]:,.1f} | {values[2]:.4g}"
 
 
-def _table(printed: Printed, one: Ran) -> list[str]:
+def _table(printed: Printed, one: ThesisBatchResult) -> list[str]:
     trace = "DAS-2" if printed.workload % 2 else "SHARCNET"
     top = max(end for _, end, _ in printed.rows)
     lines = [

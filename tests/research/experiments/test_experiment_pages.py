@@ -1,4 +1,4 @@
-"""Results of experiments, kept cell by cell, and the pages and pictures made of them."""
+"""CellResults of experiments, kept cell by cell, and the pages and pictures made of them."""
 
 import io
 from dataclasses import replace
@@ -16,7 +16,7 @@ from research.experiments.cells import (
 from research.experiments.named import EXPERIMENTS, Experiment
 from research.experiments.picture import draw
 from research.experiments.report import lines_of, page
-from research.experiments.results import Found, Results
+from research.experiments.results import CellResults, Found
 from schedd.replay.workload import TraceError
 from tests.research.experiments.experiment import ROWS, SMALL, found, small
 
@@ -26,8 +26,8 @@ def test_results_are_kept_cell_by_cell_and_count_for_this_program_alone(
 ) -> None:
     cells = small().cells
 
-    def results() -> Results:
-        opened = Results(tmp_path / "r.json", cells, "command")
+    def results() -> CellResults:
+        opened = CellResults(tmp_path / "r.json", cells, "command")
         opened.load()
         return opened
 
@@ -47,7 +47,7 @@ def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path, text: str) 
     path = tmp_path / "r.json"
     path.write_text(text)
     with pytest.raises(TraceError, match="not the result of an experiment"):
-        Results(path, small().cells, "").load()
+        CellResults(path, small().cells, "").load()
 
 
 def test_the_page_has_means_with_their_spread_the_bound_and_who_dominates() -> None:

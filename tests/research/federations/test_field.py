@@ -10,7 +10,7 @@ import pytest
 from research.benchmarks.command import run as run_bench
 from research.federations.bench import bench_federation
 from research.federations.bench_figures import to_json
-from research.federations.field import ClusterSpec, FieldJob, Ran, Routing, simulate
+from research.federations.field import ClusterSpec, FieldJob, FieldResult, Routing, simulate
 from research.federations.grid import KINDS, SIZES, paper, side_by_side
 from research.federations.measures import worth
 from research.studies import modes as experiment_modes
@@ -86,7 +86,7 @@ def test_measures_are_those_of_the_paper() -> None:
         job(0, 100, 2, licences=("l1",)),
         job(0, 50, 1, deadline=40),
     ]
-    found = worth(clusters, jobs, Ran(("a", "a", "b"), (0, 100, 0), (100, 200, 50)))
+    found = worth(clusters, jobs, FieldResult(("a", "a", "b"), (0, 100, 0), (100, 200, 50)))
     assert found.share == {"a": 400 / 450, "b": 50 / 450}
     assert found.late == {"a": 0.0, "b": 1.0, "all": pytest.approx(1 / 3)}
     assert found.late_jobs == {"a": 0, "b": 1, "all": 1}

@@ -11,7 +11,7 @@ import pytest
 from research.federations import worlds
 from research.federations.bag_measures import delays, spreads
 from research.federations.bags import Sharing, simulate_bags
-from research.federations.field import ClusterSpec, FieldJob, Ran
+from research.federations.field import ClusterSpec, FieldJob, FieldResult
 from research.federations.worlds import SCHEMAS, Source, five_clusters, four_clusters
 from research.studies import arrays as experiment_arrays
 from research.studies import command
@@ -45,7 +45,7 @@ def bag(
     ] * tasks
 
 
-def tasks_by_cluster(jobs: Sequence[FieldJob], ran: Ran) -> Mapping[str, int]:
+def tasks_by_cluster(jobs: Sequence[FieldJob], ran: FieldResult) -> Mapping[str, int]:
     return Counter(at for one, at in zip(jobs, ran.cluster, strict=True) if one.array)
 
 
@@ -125,7 +125,7 @@ def test_clusters_coordinate_the_tasks_that_they_know_to_be_of_one_bag() -> None
 def test_measures_are_those_of_the_thesis() -> None:
     clusters = [cluster("a", 2), cluster("b", 2)]
     jobs = [*bag(0, 600, 2, deadline=1_000), job(0, 100, 2, "a", deadline=400), job(1_000, 10, 1, "b")]
-    ran = Ran(("a", "b", "a", "b"), (0, 600, 600, 1_000), (600, 1_200, 700, 1_010))
+    ran = FieldResult(("a", "b", "a", "b"), (0, 600, 600, 1_000), (600, 1_200, 700, 1_010))
     found = spreads(clusters, jobs, ran)
     assert (found.bags, found.longest) == (3, 1_200)
     assert found.response == pytest.approx((1_200 + 700 + 10) / 3)

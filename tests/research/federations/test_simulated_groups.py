@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from research.federations import worlds
-from research.federations.field import ClusterSpec, FieldJob, Ran
+from research.federations.field import ClusterSpec, FieldJob, FieldResult
 from research.federations.group_measures import busy, fates, group_waits, local_waits, losses
 from research.federations.groups import GroupJob, GroupRan, Moving, simulate_groups
 from research.federations.worlds import Source, three_clusters
@@ -118,7 +118,10 @@ def test_measures_are_those_of_the_thesis() -> None:
     assert waits.wait == pytest.approx(159 / 3)
     assert waits.slowdown == 1.0  # bounded at ten minutes
     local = [job(0, 1_000, 2, "a"), job(500, 100, 1, "a")]
-    before, after = Ran(("a", "a"), (0, 1_000), (1_000, 1_100)), Ran(("a", "a"), (200, 700), (1_200, 800))
+    before, after = (
+        FieldResult(("a", "a"), (0, 1_000), (1_000, 1_100)),
+        FieldResult(("a", "a"), (200, 700), (1_200, 800)),
+    )
     assert local_waits(local, before).slowdown == pytest.approx(1.0)
     assert local_waits(local, after).slowdown == pytest.approx((1.2 + 1.0) / 2)
     against = losses(after, before)
