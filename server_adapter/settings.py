@@ -160,7 +160,7 @@ class TellSettings(Section):
         return self.portal or self.start == "expected"
 
 
-class PowerSettings(Section):
+class PowerCommandSettings(Section):
     """The site's commands that switch nodes. When they are called is set in schedd.toml,
     `[clusters.NAME.site.power_saving]`.
     """
@@ -230,7 +230,7 @@ class AdapterSettings(Section):
     """See `[run]`."""
     tell: TellSettings = TellSettings()
     """See `[tell]`."""
-    power: PowerSettings = PowerSettings()
+    power: PowerCommandSettings = PowerCommandSettings()
     """See `[power]`."""
     drain: DrainSettings = DrainSettings()
     """See `[drain]`."""

@@ -45,7 +45,7 @@ from research.benchmarks.predict import to_json as predict_to_json
 from research.benchmarks.restart import bench_restart
 from research.benchmarks.restart import table_of as restart_table
 from research.benchmarks.restart import to_json as restart_to_json
-from research.benchmarks.result import Step, step_table, summary_table, to_json
+from research.benchmarks.result import GrowthStep, step_table, summary_table, to_json
 from research.benchmarks.size import bench_size
 from research.benchmarks.size import table_of as size_table
 from research.benchmarks.size import to_json as size_to_json
@@ -187,7 +187,7 @@ def _plan(args: argparse.Namespace) -> int:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("planning", total=args.jobs)
 
-        def tell(step: Step) -> None:
+        def tell(step: GrowthStep) -> None:
             progress.update(task, completed=step.jobs)
 
         result = run_bench(args.profile, args.nodes, args.jobs, args.seed, tell, policy=args.policy)

@@ -34,7 +34,7 @@ class Size:
     wal: float
 
 
-class Client:
+class DaemonConnection:
     """One connection to a daemon, kept open; for one thread."""
 
     def __init__(self, port: int, token: str) -> None:
@@ -112,8 +112,8 @@ class BenchDaemon:
         self._await_ready(self.process)
         return time.monotonic() - begun
 
-    def client(self) -> Client:
-        return Client(self.port, self.token)
+    def client(self) -> DaemonConnection:
+        return DaemonConnection(self.port, self.token)
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + _PATIENCE_S

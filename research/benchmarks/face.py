@@ -20,7 +20,7 @@ from typing import Any, Final
 from rich.table import Table
 
 from research.benchmarks.browser import Paints, paints
-from research.benchmarks.daemon import BenchDaemon, Client, DaemonFailed, bench_daemon
+from research.benchmarks.daemon import BenchDaemon, DaemonConnection, DaemonFailed, bench_daemon
 from research.benchmarks.load import Load, told
 
 _TIMES: Final = 9
@@ -109,7 +109,7 @@ def bench_face(load: Load, tell: Callable[[str], None] = lambda _: None) -> Face
         return FaceResult(load, site.running, pages, data, statistics.median(python), commands, seen)
 
 
-def last_planned(client: Client, daemon: BenchDaemon) -> dict[str, Any]:
+def last_planned(client: DaemonConnection, daemon: BenchDaemon) -> dict[str, Any]:
     """Return the job that is planned last. Raises ValueError if no job waits."""
     planned: list[dict[str, Any]] = client.ask("GET", f"{daemon.cluster}/jobs?state=planned&limit=10000")[
         "jobs"
@@ -121,11 +121,11 @@ def last_planned(client: Client, daemon: BenchDaemon) -> dict[str, Any]:
     return planned[-1]
 
 
-def _page(client: Client, daemon: BenchDaemon, name: str) -> PageFigures:
+def _page(client: DaemonConnection, daemon: BenchDaemon, name: str) -> PageFigures:
     return _answer(client, daemon, f"/{name}", f"/dashboard/main/{name}")
 
 
-def _answer(client: Client, daemon: BenchDaemon, name: str, path: str) -> PageFigures:
+def _answer(client: DaemonConnection, daemon: BenchDaemon, name: str, path: str) -> PageFigures:
     took: list[float] = []
     body = b""
     before = daemon.processor_s

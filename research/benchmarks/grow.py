@@ -18,7 +18,7 @@ import numpy as np
 
 from research.benchmarks.live import POLICIES, engine_figures
 from research.benchmarks.plain import Holding, Plain
-from research.benchmarks.result import BenchResult, Step, exponent
+from research.benchmarks.result import BenchResult, GrowthStep, exponent
 from research.benchmarks.workload import BenchJob, Profile, cluster, jobs
 from schedd.dialect import parse_torque
 from schedd.engine import EngineSettings
@@ -37,7 +37,7 @@ class CheckFailed(Exception):
 
 
 @dataclass(slots=True)
-class _Times:
+class _MeasuredTimes:
     """Microseconds measured since the last step."""
 
     add: list[float] = field(default_factory=list)
@@ -70,9 +70,9 @@ class Grower:
 
     def fill(self, planned: int) -> None:
         """Wait until this number of jobs is planned."""
-        self.grow_to(planned, _Times())
+        self.grow_to(planned, _MeasuredTimes())
 
-    def grow_to(self, planned: int, times: _Times) -> None:
+    def grow_to(self, planned: int, times: _MeasuredTimes) -> None:
         """Add jobs, with ends and deletions between, until this number is planned."""
         while self.planned < planned:
             self._add(times)
@@ -83,7 +83,7 @@ class Grower:
                 else:
                     self._delete(times)
 
-    def _add(self, times: _Times) -> None:
+    def _add(self, times: _MeasuredTimes) -> None:
         job = next(self._source)
         request = parse_torque(job.resources)
         slot = self.plan.add_job(request, job.walltime, self.now)
@@ -118,7 +118,7 @@ class Grower:
             self.planned -= 1
         self.plan.forget_past(self.now)
 
-    def _end_early(self, times: _Times) -> None:
+    def _end_early(self, times: _MeasuredTimes) -> None:
         at = int(self._rng.integers(len(self.running)))
         slot = self.running[at]
         self.running[at] = self.running[-1]
@@ -126,7 +126,7 @@ class Grower:
         self._forget(slot)
         times.repair.append(self.repair())
 
-    def _delete(self, times: _Times) -> None:
+    def _delete(self, times: _MeasuredTimes) -> None:
         if self.planned < 2:
             return
         slots = self.plan.planned()
@@ -205,7 +205,7 @@ def run_bench(
     nodes: int,
     n_jobs: int,
     seed: int,
-    tell: Callable[[Step], None] = lambda _: None,
+    tell: Callable[[GrowthStep], None] = lambda _: None,
     *,
     policy: bool = False,
 ) -> BenchResult:
@@ -220,10 +220,10 @@ def run_bench(
     begin = perf_counter_ns()
     _warm_up()
     grower = Grower(profile, nodes, n_jobs, seed)
-    steps: list[Step] = []
+    steps: list[GrowthStep] = []
     added: list[float] = []
     for k in range(1, _STEPS + 1):
-        times = _Times()
+        times = _MeasuredTimes()
         # As the daemon does after a snapshot: no look for garbage goes through all the jobs.
         gc.collect()
         gc.freeze()
@@ -272,7 +272,7 @@ def run_bench(
 def _warm_up() -> None:
     """Compile all kernels, or load them."""
     grower = Grower("metacentrum", 20, 60, 0)
-    grower.grow_to(60, _Times())
+    grower.grow_to(60, _MeasuredTimes())
     grower.plan.mark_all_for_search()
     grower.repair()
     grower.check()
@@ -281,8 +281,8 @@ def _warm_up() -> None:
         engine_figures(grower.nodes, list(grower.jobs.values()), grower.spare(5), one)
 
 
-def _step(grower: Grower, times: _Times) -> Step:
-    return Step(
+def _step(grower: Grower, times: _MeasuredTimes) -> GrowthStep:
+    return GrowthStep(
         jobs=grower.planned,
         add_us_mean=float(np.mean(times.add)),
         add_us_p50=float(np.percentile(times.add, 50)),

@@ -37,7 +37,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FigureComparison:
     """A figure now and in an earlier entry. ``ratio``: the new cost by the old one on a machine of equal
     speed; above 1 the new one is slower.
     """
@@ -108,7 +108,7 @@ def save_history(path: Path, entries: Sequence[Entry]) -> None:
     path.write_text(json.dumps([asdict(one) for one in entries], indent=1) + "\n", encoding="utf-8")
 
 
-def compare(before: Entry, now: Entry) -> Iterator[Comparison]:
+def compare(before: Entry, now: Entry) -> Iterator[FigureComparison]:
     """Yield the figures that both entries have, in the order of the new one."""
     for name, value in now.figures.items():
         old = before.figures.get(name)
@@ -121,7 +121,7 @@ def compare(before: Entry, now: Entry) -> Iterator[Comparison]:
             ratio = old / value / speed
         else:
             ratio = value / old / speed
-        yield Comparison(name, old, value, round(ratio, 2))
+        yield FigureComparison(name, old, value, round(ratio, 2))
 
 
 def _machine_of(entry: Entry, name: str) -> float:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from research.benchmarks.daemon import BenchDaemon, Client, DaemonFailed
+from research.benchmarks.daemon import BenchDaemon, DaemonConnection, DaemonFailed
 from research.benchmarks.grow import CheckFailed
 from research.benchmarks.plain import Holding, Plain
 from schedd.dialect import parse_torque
@@ -69,7 +69,7 @@ def _check_who(
             raise CheckFailed(f"job {name} holds no nodes, and would fit: {dict(present[name])}")
 
 
-def _at_rest(client: Client, cluster: str) -> tuple[list[dict[str, Any]], int]:
+def _at_rest(client: DaemonConnection, cluster: str) -> tuple[list[dict[str, Any]], int]:
     """Return the placements after the end of the repair, and the time of the plan."""
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:

@@ -17,7 +17,7 @@ from research.benchmarks import reads
 from research.benchmarks.daemon import BenchDaemon, DaemonFailed, bench_daemon
 from research.benchmarks.last_look import check_plan
 from research.benchmarks.reads import ReadFigures, Reads
-from research.benchmarks.site import Site
+from research.benchmarks.site import BenchSite
 from research.benchmarks.storm import Storm, StormFigures, slope_of
 from research.benchmarks.wait import Wait
 from research.benchmarks.workload import Profile, cluster, jobs
@@ -189,7 +189,9 @@ def _searches(daemon: BenchDaemon) -> StormSearchFigures:
 
 
 @contextmanager
-def told(load: Load, daemon: BenchDaemon, tell: Callable[[str], None]) -> Iterator[tuple[Site, Storm, float]]:
+def told(
+    load: Load, daemon: BenchDaemon, tell: Callable[[str], None]
+) -> Iterator[tuple[BenchSite, Storm, float]]:
     """Start a daemon with a snapshot of the whole site, whose jobs begin to run. Return the site, its
     possible next events, and the seconds of the first snapshot. Raises DaemonFailed.
     """
@@ -217,7 +219,9 @@ def _scrape(daemon: BenchDaemon) -> ScrapeFigures:
     return ScrapeFigures(text.count(b"\n"), len(text), Wait.of(took))
 
 
-def _while_searching(daemon: BenchDaemon, site: Site, rate: float, seconds: float) -> tuple[ReadFigures, int]:
+def _while_searching(
+    daemon: BenchDaemon, site: BenchSite, rate: float, seconds: float
+) -> tuple[ReadFigures, int]:
     """Reads while one search for a better plan is asked for after the other, and how many there were."""
     process = reads.start(_reads(daemon, site, rate, seconds))
     searches = 0
@@ -231,15 +235,15 @@ def _while_searching(daemon: BenchDaemon, site: Site, rate: float, seconds: floa
     return found, searches
 
 
-def site_of(load: Load) -> Site:
+def site_of(load: Load) -> BenchSite:
     """What the load is of. Raises ValueError."""
     if load.jobs < 1:
         raise ValueError(f"{load.jobs} jobs: at least 1 is needed")
     nodes = cluster(load.profile, load.nodes)
-    return Site(nodes, jobs(load.profile, 1 << 40, load.seed), load.jobs, load.seed)
+    return BenchSite(nodes, jobs(load.profile, 1 << 40, load.seed), load.jobs, load.seed)
 
 
-def _reads(daemon: BenchDaemon, site: Site, rate: float, seconds: float) -> Reads:
+def _reads(daemon: BenchDaemon, site: BenchSite, rate: float, seconds: float) -> Reads:
     names = site.queued_ids()
     names = names[:: max(1, len(names) // _PATHS)]
     paths = tuple(f"{daemon.cluster}/jobs/{name}" for name in names)

@@ -70,7 +70,7 @@ def wait_for(process: "subprocess.Popen[str]") -> ReadFigures:
 class _ReadConnection(asyncio.Protocol):
     """Asks for one thing at a time; HTTP answers with a length."""
 
-    def __init__(self, reader: "_Reader") -> None:
+    def __init__(self, reader: "_ReaderThread") -> None:
         self._reader = reader
         self._data = b""
         self._due = 0.0
@@ -103,7 +103,7 @@ class _ReadConnection(asyncio.Protocol):
         self._reader.lost(exc)
 
 
-class _Reader:
+class _ReaderThread:
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
         self._requests = [
@@ -175,7 +175,7 @@ class _Reader:
 
 
 async def _run(reads: Reads) -> dict[str, Any]:
-    return await _Reader(reads).run()
+    return await _ReaderThread(reads).run()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from schedd.policy.slack import Slack
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GrowthStep:
     """One tenth of the growth, until ``jobs`` are planned. Times in microseconds.
 
     ``add_*``: the search for a job's earliest gap, and putting it there. ``repair_*``: the whole repair after
@@ -39,7 +39,7 @@ class BenchResult:
     cpus: int
     jobs: int
     seed: int
-    steps: tuple[Step, ...]
+    steps: tuple[GrowthStep, ...]
     add_us_mean: float
     """Over all jobs added."""
     add_us_p99: float

@@ -69,7 +69,7 @@ class _Bag:
         return iter(self._items)
 
 
-class Site:
+class BenchSite:
     """The server's jobs and nodes, and their events."""
 
     def __init__(self, nodes: Sequence[Node], jobs: Iterator[BenchJob], queued: int, seed: int) -> None:

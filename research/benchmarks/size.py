@@ -17,7 +17,7 @@ from rich.table import Table
 
 from research.benchmarks.daemon import BenchDaemon, DaemonFailed, bench_daemon
 from research.benchmarks.load import Load, site_of
-from research.benchmarks.site import Site
+from research.benchmarks.site import BenchSite
 from research.benchmarks.wait import Wait
 from schedd.wire import JobFacts, JobQueued
 from schedd.wire.snapshot_json import dump_snapshot
@@ -189,7 +189,7 @@ def _arrival(daemon: BenchDaemon, number: int, now: int) -> tuple[str, str, byte
     return "POST", daemon.cluster + "/events", json.dumps({"events": [event]}).encode()
 
 
-def _read(daemon: BenchDaemon, site: Site, number: int) -> tuple[str, str, None]:
+def _read(daemon: BenchDaemon, site: BenchSite, number: int) -> tuple[str, str, None]:
     ids = site.queued_ids()
     return "GET", f"{daemon.cluster}/jobs/{ids[number * 7919 % len(ids)]}", None
 

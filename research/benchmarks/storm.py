@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from pydantic import TypeAdapter
 
-from research.benchmarks.daemon import BenchDaemon, Client, DaemonFailed, Size
-from research.benchmarks.site import Site
+from research.benchmarks.daemon import BenchDaemon, DaemonConnection, DaemonFailed, Size
+from research.benchmarks.site import BenchSite
 from research.benchmarks.wait import Wait
 from schedd.wire import Decision, Event, Run
 from schedd.wire.events import Delivery
@@ -64,7 +64,7 @@ class StormFigures:
 class Storm:
     """One daemon and one site, from the first snapshot to the last event."""
 
-    def __init__(self, daemon: BenchDaemon, site: Site) -> None:
+    def __init__(self, daemon: BenchDaemon, site: BenchSite) -> None:
         self._daemon = daemon
         self._site = site
         self._post = daemon.client()
@@ -215,7 +215,7 @@ class Storm:
 
     def _read(self) -> None:
         """In a thread of its own: decisions as they come."""
-        client: Client = self._daemon.client()
+        client: DaemonConnection = self._daemon.client()
         place = ""
         try:
             while not self._stop.is_set():

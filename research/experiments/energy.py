@@ -25,7 +25,7 @@ STOP: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SwitchingRule:
     """How nodes are switched: not at all, or off after ``idle`` seconds idle; by the plan, where jobs may
     wait for ``delay`` seconds for nodes that are on.
     """
@@ -42,16 +42,16 @@ class Rule:
 
 
 RULES: Final = (
-    Rule("planned, always on", PLANNING_POLICY),
-    Rule("planned, idle 15 min", PLANNING_POLICY, 900),
-    Rule("planned, idle 15 min, delay 5 min", PLANNING_POLICY, 900, 300),
-    Rule("planned, idle 15 min, delay 30 min", PLANNING_POLICY, 900, 1800),
-    Rule("planned, idle 5 min", PLANNING_POLICY, 300),
-    Rule("planned, idle 1 min", PLANNING_POLICY, 60),
-    Rule("EASY, always on", "easy"),
-    Rule("EASY, idle 15 min", "easy", 900),
-    Rule("EASY, idle 5 min", "easy", 300),
-    Rule("EASY, idle 1 min", "easy", 60),
+    SwitchingRule("planned, always on", PLANNING_POLICY),
+    SwitchingRule("planned, idle 15 min", PLANNING_POLICY, 900),
+    SwitchingRule("planned, idle 15 min, delay 5 min", PLANNING_POLICY, 900, 300),
+    SwitchingRule("planned, idle 15 min, delay 30 min", PLANNING_POLICY, 900, 1800),
+    SwitchingRule("planned, idle 5 min", PLANNING_POLICY, 300),
+    SwitchingRule("planned, idle 1 min", PLANNING_POLICY, 60),
+    SwitchingRule("EASY, always on", "easy"),
+    SwitchingRule("EASY, idle 15 min", "easy", 900),
+    SwitchingRule("EASY, idle 5 min", "easy", 300),
+    SwitchingRule("EASY, idle 1 min", "easy", 60),
 )
 
 
@@ -78,7 +78,7 @@ class Saved:
         return asdict(self)
 
 
-def saved(prepared: Prepared, rules: tuple[Rule, ...] = RULES) -> Iterator[Saved]:
+def saved(prepared: Prepared, rules: tuple[SwitchingRule, ...] = RULES) -> Iterator[Saved]:
     """One log under each rule, on the nodes of ``prepared``. Raises Defect."""
     cores = max(node.cpus for node in prepared.site.nodes)
     draw = Draw(idle=WATTS, core=WATTS / cores, off=OFF)

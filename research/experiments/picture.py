@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from research.experiments.cells import Workload
 from research.experiments.named import Experiment, Figure
-from research.experiments.report import FIGURES, Line, Ratios, label_of, ratios_of
+from research.experiments.report import FIGURES, Ratios, ReportLine, label_of, ratios_of
 
 _COLOURS: Final = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000", "#b8a800"
@@ -28,14 +28,14 @@ _MOST: Final = 4
 _VARIED: Final = {"slack": "slack", "estimates": "estimates", "every_s": "seconds between jobs"}
 
 
-def save(experiment: Experiment, lines: Sequence[Line], path: Path) -> None:
+def save(experiment: Experiment, lines: Sequence[ReportLine], path: Path) -> None:
     """Write the picture; its suffix says the format. Raises ValueError for no lines."""
     figure = draw(experiment, lines)
     FigureCanvasAgg(figure)
     figure.savefig(path, dpi=100)
 
 
-def draw(experiment: Experiment, lines: Sequence[Line]) -> Drawing:
+def draw(experiment: Experiment, lines: Sequence[ReportLine]) -> Drawing:
     """One row for each log, one panel for each of the first four figures. Raises ValueError for no lines."""
     if not lines:
         raise ValueError("nothing was run: there is nothing to draw")
@@ -101,7 +101,7 @@ def _row_of(experiment: Experiment, workload: Workload) -> str:
     return label_of(workload)
 
 
-def _bars(axes: Axes, lines: Sequence[Line], figure: Figure) -> None:
+def _bars(axes: Axes, lines: Sequence[ReportLine], figure: Figure) -> None:
     """A bar for each policy; where one is far beyond the others, the axis ends before it."""
     means = [line.mean(FIGURES[figure]) for line in lines]
     known = [value for value in means if value is not None]
@@ -147,14 +147,14 @@ def _short(value: float, end: float) -> str:
     return f"{value:,.0f}" if end > 10 else f"{value:.2g}"
 
 
-def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> None:
+def _curves(axes: Axes, over: str, lines: Sequence[ReportLine], figure: Figure) -> None:
     """Draw a line for each policy over the varied parameter; over slacks, a policy without promises is a
     level.
 
     The axis ends at the highest line, except for lines far above the others; a line entirely above the axis
     is named there.
     """
-    points: dict[str, dict[Any, Line]] = {}
+    points: dict[str, dict[Any, ReportLine]] = {}
     for line in lines:
         at = line.slack if over == "slack" else getattr(line.workload, over)
         points.setdefault(line.name, {})[at] = line

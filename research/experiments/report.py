@@ -38,7 +38,7 @@ _TOLD_LATE: Final = Told("late s", "start_delay_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReportLine:
     """One workload under one policy and slack: the rows of its seeds."""
 
     workload: Workload
@@ -60,7 +60,7 @@ class Line:
         return fmean(values) if values else None
 
 
-def lines_of(found: Iterable[Found]) -> list[Line]:
+def lines_of(found: Iterable[Found]) -> list[ReportLine]:
     """Groups of rows that differ only in their seed."""
     groups: dict[tuple[Workload, str, str], list[dict[str, Any]]] = {}
     for each in found:
@@ -68,7 +68,7 @@ def lines_of(found: Iterable[Found]) -> list[Line]:
         slack = str(each.row["slack"]) if cell.search is not None or cell.slack != "0" else ""
         key = (one_seed(cell.workload), cell.name, slack if each.row["slack"] else "")
         groups.setdefault(key, []).append(each.row)
-    return [Line(*key, tuple(rows)) for key, rows in groups.items()]
+    return [ReportLine(*key, tuple(rows)) for key, rows in groups.items()]
 
 
 def one_seed(workload: Workload) -> Workload:
@@ -141,7 +141,7 @@ def _what_was_run(experiment: Experiment, found: Sequence[Found]) -> Iterator[st
         )
 
 
-def _promises(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
+def _promises(experiment: Experiment, lines: Sequence[ReportLine]) -> Iterator[str]:
     """What the columns about them mean, and whether promises were kept."""
     if "held" in experiment.figures:
         yield (
@@ -155,13 +155,13 @@ def _promises(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
         yield f"Promises broken by nodes that failed, {label_of(line.workload)}: {line.label}, {number}."
 
 
-def _broken(lines: Sequence[Line]) -> list[tuple[Line, int]]:
+def _broken(lines: Sequence[ReportLine]) -> list[tuple[ReportLine, int]]:
     """Number of broken promises by policy, all seeds together."""
     found = [(line, sum(row["promise_breaches"] for row in line.rows)) for line in lines]
     return [(line, number) for line, number in found if number]
 
 
-def _table(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
+def _table(experiment: Experiment, lines: Sequence[ReportLine]) -> Iterator[str]:
     told = [each for name in experiment.figures for each in _with_late(name)]
     bounds = any(_bound(line) is not None for line in lines)
     seeds = any(len(line.rows) > 1 for line in lines)
@@ -195,7 +195,7 @@ def _with_late(name: Figure) -> Iterator[Told]:
         yield _TOLD_LATE
 
 
-def _bound(line: Line) -> float | None:
+def _bound(line: ReportLine) -> float | None:
     bounds = [row["bound_wait_s"] for row in line.rows if row["bound_wait_s"] is not None]
     return fmean(bounds) if bounds else None
 
@@ -233,7 +233,7 @@ class Ratios:
     values: Mapping[Figure, float]
 
 
-def ratios_of(lines: Sequence[Line], policy: str = "") -> list[Ratios]:
+def ratios_of(lines: Sequence[ReportLine], policy: str = "") -> list[Ratios]:
     """Ratios of the workloads that were run under ``policy`` (default: the search) and EASY, except for
     workloads with 0 under EASY.
     """
@@ -256,7 +256,7 @@ def ratios_of(lines: Sequence[Line], policy: str = "") -> list[Ratios]:
     return found
 
 
-def _ratios(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
+def _ratios(experiment: Experiment, lines: Sequence[ReportLine]) -> Iterator[str]:
     """The ratios of each workload, and all of them together: of the search, then of each other policy."""
     yield from _ratios_of(experiment, lines, "")
     for policy in dict.fromkeys(cell.name for cell in experiment.cells if not cell.search):
@@ -265,7 +265,7 @@ def _ratios(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
             yield from _ratios_of(experiment, lines, policy)
 
 
-def _ratios_of(experiment: Experiment, lines: Sequence[Line], policy: str) -> Iterator[str]:
+def _ratios_of(experiment: Experiment, lines: Sequence[ReportLine], policy: str) -> Iterator[str]:
     found = ratios_of(lines, policy)
     windows = len({cell.workload for cell in experiment.cells})
     if not found:
@@ -286,7 +286,7 @@ def _ratios_of(experiment: Experiment, lines: Sequence[Line], policy: str) -> It
         yield f"\n{windows - len(found)} of {windows} windows are left out, since they were not run yet."
 
 
-def _against(lines: Sequence[Line]) -> Iterator[str]:
+def _against(lines: Sequence[ReportLine]) -> Iterator[str]:
     """For each rival: on how many workloads the search is better throughout, and where it is not."""
     yield (
         "One *dominates* the other where none of mean wait, bounded slowdown, p99.9 and longest wait is "
@@ -316,7 +316,7 @@ def _against(lines: Sequence[Line]) -> Iterator[str]:
     yield from losses
 
 
-def _longest(lines: Sequence[Line], searched: Mapping[Workload, Line]) -> Iterator[str]:
+def _longest(lines: Sequence[ReportLine], searched: Mapping[Workload, ReportLine]) -> Iterator[str]:
     """The longest waits next to EASY's: no job starves for the sake of means."""
     told = FIGURES["longest"]
     pairs = [
@@ -330,12 +330,12 @@ def _longest(lines: Sequence[Line], searched: Mapping[Workload, Line]) -> Iterat
         yield f"\nThe search's longest wait is at most a tenth above that of `easy` on {share}."
 
 
-def _lost(one: Line, other: Line) -> list[Figure]:
+def _lost(one: ReportLine, other: ReportLine) -> list[Figure]:
     """The figures where ``one`` is worse than ``other``."""
     return [name for name in _COMPARED if (one.mean(FIGURES[name]) or 0) > (other.mean(FIGURES[name]) or 0)]
 
 
-def _loss(search: Line, rival: Line, figure: Figure) -> str:
+def _loss(search: ReportLine, rival: ReportLine, figure: Figure) -> str:
     told = FIGURES[figure]
     values = [line.mean(told) or 0 for line in (search, rival)]
     ours, theirs = (_number(value) for value in values)

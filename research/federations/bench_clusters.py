@@ -65,7 +65,7 @@ _HEAR_S: Final = 10.0
 PATIENCE_S: Final = 600.0
 
 
-class _Server(threading.Thread):
+class _ServersThread(threading.Thread):
     """All pbs_servers and their adapters: does what the planners decide, at once."""
 
     def __init__(self, loops: Sequence[PlanLoop], stopping: threading.Event) -> None:
@@ -141,7 +141,7 @@ def planners(names: Sequence[str]) -> Iterator[Clusters]:
     for loop in loops:
         loop.start()
     clusters.ready = True
-    server = _Server(loops, stopping)
+    server = _ServersThread(loops, stopping)
     server.start()
     try:
         yield clusters

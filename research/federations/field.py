@@ -81,7 +81,7 @@ class FieldResult:
     end: tuple[int, ...]
 
 
-class Place:
+class FieldCluster:
     """One cluster's engine, and what runs there."""
 
     def __init__(
@@ -159,7 +159,7 @@ class Field:
         # The engine's clock counts from the epoch.
         self._offset = 1_000_000_000 - jobs[0].submit
         first = jobs[0].submit + self._offset
-        self._places = {spec.name: Place(spec, local, first, site or {}, slack) for spec in clusters}
+        self._places = {spec.name: FieldCluster(spec, local, first, site or {}, slack) for spec in clusters}
         self.cycles = array("q")
         self._at = [""] * len(jobs)
         self._start = [-1] * len(jobs)
@@ -216,7 +216,7 @@ class Field:
     def share(self, numbers: range, t: int) -> Sequence[str]:
         return [self._choose(number, t) for number in numbers]
 
-    def _ended(self, place: Place, t: int) -> list[Event]:
+    def _ended(self, place: FieldCluster, t: int) -> list[Event]:
         found: list[Event] = []
         while place.ends and place.ends[0][0] <= t:
             _, number = heapq.heappop(place.ends)
@@ -225,7 +225,7 @@ class Field:
             found.append(JobEnded(id=f"e{number}", time=t, job_id=str(number), exit_status=0))
         return found
 
-    def _handle(self, place: Place, t: int, batch: Sequence[Event]) -> None:
+    def _handle(self, place: FieldCluster, t: int, batch: Sequence[Event]) -> None:
         for _ in range(_MOST_ROUNDS):
             began = thread_time_ns()
             outcome = place.engine.handle(batch, t)
@@ -236,7 +236,7 @@ class Field:
                 return
         raise ReplayDefectError(f"cluster {place.spec.name} does not come to rest")
 
-    def _carry_out(self, place: Place, decision: Decision, t: int) -> list[Event]:
+    def _carry_out(self, place: FieldCluster, decision: Decision, t: int) -> list[Event]:
         """What its server does upon a decision. Raises Defect."""
         if not isinstance(decision, Run):
             raise ReplayDefectError(f"cluster {place.spec.name}: {decision}")

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 
 from typing_extensions import override
 
-from research.federations.field import ClusterSpec, Field, FieldJob, FieldResult, Place
+from research.federations.field import ClusterSpec, Field, FieldCluster, FieldJob, FieldResult
 from research.federations.wires import EngineWire
 from schedd.client import Client
 from schedd.dialect import parse_walltime
@@ -195,7 +195,7 @@ class _Groups(Field):
         self._keeper = _Tender(self._federation, self._federation.cluster_tokens, Flag(), lambda: self._now)
         self._keeper.wires = {name: self._wire(place) for name, place in self._places.items()}
 
-    def _wire(self, place: Place) -> EngineWire:
+    def _wire(self, place: FieldCluster) -> EngineWire:
         return _Wire(
             place.engine,
             lambda event: self._handle(place, self._now, [event]),
@@ -344,7 +344,7 @@ class _Groups(Field):
     # ---- clusters ---------------------------------------------------------------------------------
 
     @override
-    def _ended(self, place: Place, t: int) -> list[Event]:
+    def _ended(self, place: FieldCluster, t: int) -> list[Event]:
         found = super()._ended(place, t)
         for event in found:
             assert isinstance(event, JobEnded)
@@ -356,7 +356,7 @@ class _Groups(Field):
         return found
 
     @override
-    def _carry_out(self, place: Place, decision: Decision, t: int) -> list[Event]:
+    def _carry_out(self, place: FieldCluster, decision: Decision, t: int) -> list[Event]:
         if isinstance(decision, TransferDecision):
             return self._step(place, decision, t)
         found = super()._carry_out(place, decision, t)
@@ -366,7 +366,7 @@ class _Groups(Field):
                 self._stirred[self._group_of[number]] = None
         return found
 
-    def _step(self, place: Place, one: TransferDecision, t: int) -> list[Event]:
+    def _step(self, place: FieldCluster, one: TransferDecision, t: int) -> list[Event]:
         """What the server does upon a step of a transfer."""
         found: list[Event] = []
         if one.step == "submit":
@@ -394,7 +394,7 @@ class _Groups(Field):
         )
         return [*found, done]
 
-    def _make(self, place: Place, one: TransferDecision) -> int:
+    def _make(self, place: FieldCluster, one: TransferDecision) -> int:
         assert one.submission is not None
         number, group = len(self._jobs), one.transfer.split(".")[1]
         resources = one.submission.resources

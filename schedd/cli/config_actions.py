@@ -26,7 +26,7 @@ ADAPTER_SECTIONS: dict[str, type[BaseModel]] = {
     "pbs-adapter.toml [poll]": adapter.PollSettings,
     "pbs-adapter.toml [run]": adapter.RunSettings,
     "pbs-adapter.toml [tell]": adapter.TellSettings,
-    "pbs-adapter.toml [power]": adapter.PowerSettings,
+    "pbs-adapter.toml [power]": adapter.PowerCommandSettings,
     "pbs-adapter.toml [drain]": adapter.DrainSettings,
 }
 """Every section of the adapter's file."""

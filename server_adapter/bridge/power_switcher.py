@@ -20,7 +20,7 @@ from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.run_checks import describe_old_term
 from server_adapter.bridge.state import ServerState
-from server_adapter.settings import PowerSettings
+from server_adapter.settings import PowerCommandSettings
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class PowerSwitcher:
 
     def __init__(
         self,
-        settings: PowerSettings,
+        settings: PowerCommandSettings,
         delivery: DaemonExchange,
         barred: Callable[[], str],
         fresh: Callable[[], Awaitable[ServerState]],

@@ -14,7 +14,7 @@ from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.bridge.write_rights import WriteRights
 
 
-class _Reader(Protocol):
+class _StateReader(Protocol):
     async def read(self, scope: ReadScope) -> ServerState: ...
 
     async def settings(self) -> list[ObjectSettings]: ...
@@ -51,7 +51,7 @@ class ComposedServer:
         self,
         *,
         link: ServerLink[Any],
-        reader: _Reader,
+        reader: _StateReader,
         starter: _Starter,
         job_writer: _JobWriter,
         transfer_client: TransferServer,

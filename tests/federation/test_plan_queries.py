@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.federations.field import ClusterSpec, Place
+from research.federations.field import ClusterSpec, FieldCluster
 from schedd.federation.event_log import FederationLog
 from schedd.federation.routing.cluster_status import PlanOffer
 from schedd.federation.routing.jobs import PlanQuestion
@@ -123,7 +123,7 @@ def test_real_engines_start_no_larger_job_before_a_smaller_equal_job() -> None:
         nodes = tuple(
             NodeFacts(name=f"n{i}", cpus=4, properties=("fast",) if i % 2 else ()) for i in range(4)
         )
-        place = Place(ClusterSpec("a", nodes), "conservative", START, {}, NONE)
+        place = FieldCluster(ClusterSpec("a", nodes), "conservative", START, {}, NONE)
 
         def facts(name: str) -> tuple[PlanQuestion, JobFacts]:
             draw = data.draw

@@ -182,7 +182,7 @@ def column_values(parts: Sequence[SyntaxNode], columns: Columns) -> Floats:
         return np.where(infinite, np.copysign(_LARGEST, found), found) if infinite.any() else found.copy()
 
 
-class Step(NamedTuple):
+class StackStep(NamedTuple):
     """A step of the evaluation for one job: it replaces ``taken`` numbers of a stack by one."""
 
     taken: int
@@ -193,10 +193,10 @@ class Step(NamedTuple):
     """The value of a number; None: it is none."""
 
 
-def list_steps(parts: Sequence[SyntaxNode]) -> tuple[Step, ...]:
+def list_steps(parts: Sequence[SyntaxNode]) -> tuple[StackStep, ...]:
     """Return the steps of ``single_value`` for these parts, which are in postfix order."""
     return tuple(
-        Step(
+        StackStep(
             len(one.operands),
             SINGLE.get(one.run) if isinstance(one, OperationNode) else None,
             one,
@@ -206,7 +206,7 @@ def list_steps(parts: Sequence[SyntaxNode]) -> tuple[Step, ...]:
     )
 
 
-def single_value(steps: Sequence[Step], columns: Columns) -> float:
+def single_value(steps: Sequence[StackStep], columns: Columns) -> float:
     """Return the value for the only job, which an arrival needs: the same as of ``column_values``, without
     arrays where Python's arithmetic is the same.
     """

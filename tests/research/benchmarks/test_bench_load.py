@@ -12,7 +12,7 @@ from research.benchmarks.command import run
 from research.benchmarks.daemon import BenchDaemon, bench_daemon
 from research.benchmarks.grow import CheckFailed
 from research.benchmarks.last_look import check_plan
-from research.benchmarks.site import Site
+from research.benchmarks.site import BenchSite
 from research.benchmarks.storm import Sample, slope_of
 from research.benchmarks.workload import cluster, jobs
 from schedd.engine import Engine, EngineSettings
@@ -74,7 +74,7 @@ def test_restarts_are_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_nearly_a_third_of_the_events_are_early_ends_that_others_are_started_for() -> None:
     nodes = cluster("metacentrum", 30)
-    site = Site(nodes, jobs("metacentrum", 1 << 40, 1), 200, 1)
+    site = BenchSite(nodes, jobs("metacentrum", 1 << 40, 1), 200, 1)
     engine = Engine(EngineSettings(publish_starts=False), 1_000)
 
     def handle(events: list[Event]) -> None:
@@ -108,7 +108,7 @@ def daemon() -> Iterator[BenchDaemon]:
 
 def test_a_plan_that_does_not_fit_the_nodes_is_found_out(daemon: BenchDaemon) -> None:
     nodes = cluster("uniform", 4)
-    site = Site(nodes, jobs("uniform", 1 << 40, 1), 60, 1)
+    site = BenchSite(nodes, jobs("uniform", 1 << 40, 1), 60, 1)
     client = daemon.client()
     events = json.dumps({"events": [_plain(site.snapshot(1_700_000_000))]}).encode()
     client.ask("POST", daemon.cluster + "/events", events)

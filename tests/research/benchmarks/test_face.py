@@ -13,7 +13,7 @@ from rich.console import Console
 from research.benchmarks import face
 from research.benchmarks.browser import Frames, Paints
 from research.benchmarks.command import run
-from research.benchmarks.daemon import BenchDaemon, Client
+from research.benchmarks.daemon import BenchDaemon, DaemonConnection
 from research.benchmarks.face import FaceResult, PageFigures, last_planned, table_of
 from research.benchmarks.load import Load
 
@@ -45,7 +45,7 @@ def test_pages_and_commands_are_measured(
 
 
 def test_a_load_without_a_waiting_job_is_a_clear_error() -> None:
-    client = cast("Client", SimpleNamespace(ask=lambda *_: {"jobs": []}))
+    client = cast("DaemonConnection", SimpleNamespace(ask=lambda *_: {"jobs": []}))
     daemon = cast("BenchDaemon", SimpleNamespace(cluster="/v1/clusters/main"))
     with pytest.raises(ValueError, match=r"all jobs started at once.*--jobs"):
         last_planned(client, daemon)

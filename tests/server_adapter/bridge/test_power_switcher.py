@@ -13,7 +13,7 @@ from schedd.wire import JobFacts, ShareFacts, Switch, Switched
 from server_adapter.bridge.power_switcher import PowerSwitcher
 from server_adapter.bridge.run_checks import describe_old_term
 from server_adapter.bridge.state import EMPTY_STATE, ServerState
-from server_adapter.settings import PowerSettings
+from server_adapter.settings import PowerCommandSettings
 
 NOW = 1_700_000_000
 
@@ -41,7 +41,7 @@ class SwitcherHarness:
         if command is not None:
             chosen |= {"on": command, "off": command}
         self.switches = PowerSwitcher(
-            PowerSettings(**chosen),
+            PowerCommandSettings(**chosen),
             delivery,
             lambda: self.barred,
             self._fresh,
