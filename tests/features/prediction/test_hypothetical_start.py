@@ -50,7 +50,7 @@ def run_what_if(
     copy = loop.fork().result(WAIT_S)
     asked = copy.what_if(facts, T, instead_of=instead_of)
     return asked, latest.expect_start(
-        facts, asked, hypothetical_promise(copy, asked, facts.queue), instead_of=instead_of
+        facts, asked, hypothetical_promise(copy, asked, facts), instead_of=instead_of
     )
 
 
@@ -89,7 +89,10 @@ def test_hypothetical_start_equals_the_start_at_submission(
         assert asked.answer.placement.start == new.planned_start
         assert (found.start, found.by) == (new.expected_start, new.expected_by)
         assert found.as_of == T
-        assert hypothetical_promise(loop.fork().result(WAIT_S), asked, "batch") == new.promised_start
+        assert (
+            hypothetical_promise(loop.fork().result(WAIT_S), asked, hypothetical_job(user, **resources))
+            == new.promised_start
+        )
 
 
 def test_hypothetical_job_is_backfilled_like_jobs_with_equal_priority() -> None:
@@ -146,7 +149,10 @@ def test_expectations_for_immediate_impossible_and_unpredicted_jobs() -> None:
         assert (found.start, found.by) == (T, T)
         asked, found = run_what_if(loop, worker.latest_forecast, hypothetical_job(nodes="1:ppn=5"))
         assert found == UNKNOWN
-        assert hypothetical_promise(loop.fork().result(WAIT_S), asked, "batch") == FOREVER
+        assert (
+            hypothetical_promise(loop.fork().result(WAIT_S), asked, hypothetical_job(nodes="1:ppn=5"))
+            == FOREVER
+        )
 
 
 def test_walltime_replaces_an_unavailable_prediction() -> None:
@@ -167,4 +173,4 @@ def test_slack_off_gives_no_promise() -> None:
         copy = loop.fork().result(WAIT_S)
         asked = copy.what_if(hypothetical_job(), T)
         assert isinstance(asked.answer, StartKnown)
-        assert hypothetical_promise(copy, asked, "batch") == FOREVER
+        assert hypothetical_promise(copy, asked, hypothetical_job()) == FOREVER
