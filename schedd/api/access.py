@@ -40,7 +40,7 @@ def get_daemon(request: Request) -> Clusters:
         if clusters.stopping:
             what = "it is shutting down"
         elif clusters.startup_trouble:
-            what = "it is starting and waits for its database; the log says why"
+            what = "it is starting and waits for its database; the log says why (journalctl -u schedd)"
         else:
             what = f"it is getting ready: {clusters.startup_progress}"
         raise ProblemError(
@@ -140,7 +140,8 @@ def _authenticate_token(request: Request, callers: Callers, token: str) -> Beare
             raise ProblemError(
                 "not-ready", "the daemon's tokens are not read yet", headers={"Retry-After": "2"}
             )
-        _reject_credentials("this token is not known here")
+        expired = callers.tokens.has_expired(token)
+        _reject_credentials("this token has expired" if expired else "this token is not known here")
     if caller.role != "proxy":
         return caller
     header = callers.auth.proxy_header

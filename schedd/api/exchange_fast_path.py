@@ -17,9 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from schedd.api.access import authenticate, get_daemon, require_adapter, resolve_scope
 from schedd.api.exchange import AdapterReport, accept_events, wait_for_decisions
 from schedd.api.large_bodies import LARGE_BODY_BYTES, parse_delivery
+from schedd.api.problems import ProblemError
 from schedd.api.request_bodies import DeliveryBody
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.clusters import Clusters
 from schedd.wire.adapter_troubles import MAX_TROUBLES_CHARS, decode_troubles
 
 _PATH: Final = re.compile(r"/v1/clusters/([^/]+)/(events|decisions)")
@@ -232,9 +234,15 @@ async def _answer_or_problem(request: Request, answer: Callable[[], Awaitable[Re
 
 async def _cluster_and_adapter(request: Request, name: str) -> tuple[PlanLoop, Bearer]:
     """Raises ProblemError and UnknownCluster, for the same error first as the framework's route."""
-    caller = resolve_scope(request, await authenticate(request), name)
-    cluster = get_daemon(request)[name]
-    return cluster, await require_adapter(request, caller)
+    try:
+        caller = resolve_scope(request, await authenticate(request), name)
+        cluster = get_daemon(request)[name]
+        return cluster, await require_adapter(request, caller)
+    except ProblemError as error:
+        clusters: Clusters = request.app.state.clusters
+        if error.kind in ("no-token", "not-allowed") and name in clusters:
+            clusters[name].adapter_contact.record_refusal(error.detail)
+        raise
 
 
 async def _answer_poll(request: Request, cluster: str, poll: _Poll, headers: Mapping[bytes, str]) -> Response:

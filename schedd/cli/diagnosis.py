@@ -4,11 +4,12 @@ Nothing is changed, and a part that cannot be looked at from here is said so.
 """
 
 import asyncio
+import os
 import shutil
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,11 +149,14 @@ def _check_database(store: StoreSettings) -> Iterator[CheckResult]:
 
 
 def _check_disk(file: Path) -> CheckResult:
+    if os.statvfs(file.parent).f_flag & os.ST_RDONLY:
+        message = f"the file system of {file} is read-only: no job is started"
+        return CheckResult("disk", "bad", message, "`dmesg`; then `mount -o remount,rw` of its file system")
     free = shutil.disk_usage(file.parent).free
     used = sum(
         one.stat().st_size for end in ("", "-wal") if (one := file.with_name(file.name + end)).exists()
     )
-    message = f"{used / 2**20:.0f} MiB in use, {free / 2**30:.1f} GiB free on the disk of {file}"
+    message = f"{used / 2**20:.0f} MiB in use, {_format_free(free)} free on the disk of {file}"
     if free < max(_MIN_FREE_BYTES, used):
         return CheckResult(
             "disk",
@@ -161,6 +165,10 @@ def _check_disk(file: Path) -> CheckResult:
             "make room: on a full disk no job is started (docs/administrators/runbook.md)",
         )
     return CheckResult("disk", "good", message)
+
+
+def _format_free(free: int) -> str:
+    return f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB"
 
 
 def _check_kernels() -> CheckResult:
@@ -191,7 +199,7 @@ def check_adapter_files(path: Path) -> Iterator[CheckResult]:
         return
     yield CheckResult("adapter's settings", "good", f"{path} can be used")
     if found.daemon.token_file is not None:
-        yield _check_token(found.daemon.token_file)
+        yield _check_token(found.daemon.token_file, found.daemon.url)
     host, port = found.server.host, found.server.port
     try:
         socket.create_connection((host, port), timeout=_TIMEOUT_S).close()
@@ -230,18 +238,32 @@ def _check_scheduler_address(server: str, listen: ListenSettings) -> Iterator[Ch
         )
 
 
-def _check_token(path: Path) -> CheckResult:
+def _check_token(path: Path, urls: Sequence[str]) -> CheckResult:
+    """Whether only the adapter can read its token, and the daemons take it for an adapter's."""
     part = "adapter's token"
+    remedy = f"(umask 077; schedd token create pbs-adapter --role adapter > {path})"
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
-        message = f"{path}: {error.strerror}"
-        remedy = f"(umask 077; schedd token create pbs-adapter --role adapter > {path})"
-        return CheckResult(part, "bad", message, remedy)
+        return CheckResult(part, "bad", f"{path}: {error.strerror}", remedy)
     if mode & 0o077:
         return CheckResult(
             part, "bad", f"{path}: other users can read it (mode {mode:04o})", f"chmod 0600 {path}"
         )
+    for url in urls:
+        try:
+            token = path.read_text().strip()
+            with Client(Endpoint(url, token), timeout=_TIMEOUT_S) as client:
+                role = client.me().role
+        except Refused as error:
+            if error.kind == "no-token":
+                remedy += "; systemctl restart pbs-adapter"
+                return CheckResult(part, "bad", f"{path}: {url} refuses it: {error.detail}", remedy)
+        except (ClientError, OSError, ValueError):
+            continue  # a daemon that does not answer has its own line
+        else:
+            if role != "adapter":
+                return CheckResult(part, "bad", f"{path}: it is a token of the role {role}", remedy)
     return CheckResult(part, "good", f"{path}: only its owner can read it")
 
 

@@ -39,7 +39,8 @@ async def log_in(request: Request) -> Response:
         if wait:
             raise ProblemError("too-often", "too many logins were refused", hint="try again in a moment")
         _log.warning("a login was refused")
-        wrong = "This token is not known here." if given else "A token is needed."
+        unknown = "has expired" if callers.tokens.has_expired(given) else "is not known here"
+        wrong = f"This token {unknown}." if given else "A token is needed."
         return render_plain_page(request, "login", _identify(request), 403, following=following, wrong=wrong)
     _log.info("logged in", name=bearer.name, role=bearer.role)
     digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()

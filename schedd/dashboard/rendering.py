@@ -20,13 +20,11 @@ from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.viewer import Viewer
 from schedd.feature_list import feature_folders
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.read.current_faults import job_start_state
+from schedd.service.read.current_faults import alert_view, job_start_state
 from schedd.service.read.job_visibility import visibility_for
 from schedd.start_sentence import history_entry_parts, is_forecast_fresh, job_start_facts
 
-_BANNER_ALERTS: Final = frozenset(
-    {"adapter", "database", "expected", "foreign", "nodes_down", "planner", "server"}
-)
+_BANNER_ALERTS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner", "server"})
 """Kinds of alerts with their own banner on every page, and those only on the page Admin."""
 
 
@@ -92,6 +90,8 @@ def render_page(
     about = cluster_view(cluster)
     seen = visibility_for(viewer.bearer, request.app.state.callers.auth, cluster.published)
     alerts = alerts_for(cluster, seen, everything=viewer.bearer.may("see all"))
+    # Large clusters have nodes that are down on most days: only the first page of those who may act has them.
+    hidden = _BANNER_ALERTS if viewer.may_act and name == "plan" else _BANNER_ALERTS | {"nodes_down"}
     return render_plain_page(
         request,
         name,
@@ -105,7 +105,7 @@ def render_page(
         pages=menu_pages(request.app, viewer, cluster.published),
         live_state=state,
         alerts=alerts,
-        more_alerts=[alert for alert in alerts if alert.kind not in _BANNER_ALERTS],
+        more_alerts=[alert_view(one, cluster.name) for one in alerts if one.kind not in hidden],
         now=max(about.now, about.as_of),
         **values,
     )

@@ -17,7 +17,7 @@ from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine,
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 from sqlalchemy.pool import QueuePool
 
-from schedd.store.errors import StoreError
+from schedd.store.errors import DatabaseFileChanged, StoreError
 
 DEFERRED: Final = "schedd_deferred"
 """Execution option of a transaction that need not be on disk when it is committed."""
@@ -151,7 +151,7 @@ def _sqlite(url: URL, shared_files: FileIdentities | None, begin: str, **pool: i
         if not read_only:
             # SQLite goes on with a deleted file, whose contents are gone when the daemon ends.
             if _file_identity(url) not in files:
-                raise OperationalError(begin, None, _moved_away())
+                raise OperationalError(begin, None, _moved_away(url))
             deferred = connection.get_execution_options().get(DEFERRED, False)
             connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if deferred else 'FULL'}")
         connection.exec_driver_sql(begin)
@@ -162,7 +162,7 @@ def _sqlite(url: URL, shared_files: FileIdentities | None, begin: str, **pool: i
 def check_file_in_place(url: URL, files: FileIdentities) -> None:
     """Raise sqlite3.OperationalError if the SQLite file of open connections was moved or deleted."""
     if url.get_backend_name() == "sqlite" and files and _file_identity(url) not in files:
-        raise _moved_away()
+        raise _moved_away(url)
 
 
 def _file_identity(url: URL) -> tuple[int, int] | None:
@@ -174,8 +174,12 @@ def _file_identity(url: URL) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _moved_away() -> sqlite3.OperationalError:
-    error = sqlite3.OperationalError("its file was moved or deleted while in use: put it back")
+def _moved_away(url: URL) -> sqlite3.OperationalError:
+    """Return the error for a file that is missing, or that is another one, as after a restore or a copy."""
+    words = "its file was moved or deleted while in use: put it back (schedd goes on by itself)"
+    if _file_identity(url) is not None:
+        words = "its file was replaced while in use: restart schedd to continue with this one"
+    error = DatabaseFileChanged(words)
     error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
     return error
 

@@ -11,7 +11,13 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from schedd.store import connections
-from schedd.store.errors import DatabaseBusy, DatabaseUnavailable, has_failed_sync, translate_error
+from schedd.store.errors import (
+    DatabaseBusy,
+    DatabaseUnavailable,
+    has_failed_sync,
+    is_read_only,
+    translate_error,
+)
 from schedd.store.tables_version import NEEDED_VERSION, revision
 
 
@@ -131,6 +137,10 @@ class Database:
             # A connection that failed may be half dead; the next transaction gets a new one.
             with suppress(SQLAlchemyError):
                 engine.dispose()
+                if is_read_only(error):
+                    # All connections of a process share SQLite's index of the log. If the first one opened it
+                    # on a read-only disk, nobody writes before all are closed.
+                    self._readers.dispose()
             raise translate_error(error, self.name) from error
 
     @contextmanager

@@ -64,6 +64,10 @@ class SchemaNewer(StoreError):
     """The schema is newer than this program."""
 
 
+class DatabaseFileChanged(sqlite3.OperationalError):
+    """The file of a SQLite database is not the one that was opened; the text says what to do."""
+
+
 _SQLITE = {
     sqlite3.SQLITE_FULL: DiskFull,
     sqlite3.SQLITE_BUSY: DatabaseBusy,
@@ -108,6 +112,8 @@ def translate_error(error: SQLAlchemyError, where: str) -> StoreError:
         kind = DatabaseUnavailable  # all that there may be wait for an answer
     words = str(error.orig) if isinstance(error, DBAPIError) else str(error)
     first = words.strip().splitlines()[0] if words.strip() else type(error).__name__
+    if isinstance(error, DBAPIError) and isinstance(error.orig, DatabaseFileChanged):
+        return kind(f"{where}: {first}")
     return kind(f"{where}: {first}; {_WHAT_TO_DO[kind]}")
 
 
@@ -115,6 +121,12 @@ def has_failed_sync(error: SQLAlchemyError) -> bool:
     """Whether SQLite could not sync a file."""
     code = getattr(error.orig, "sqlite_errorcode", 0) if isinstance(error, DBAPIError) else 0
     return code == sqlite3.SQLITE_IOERR_FSYNC
+
+
+def is_read_only(error: SQLAlchemyError) -> bool:
+    """Whether SQLite may not write, as on a disk that was mounted read-only."""
+    code = getattr(error.orig, "sqlite_errorcode", 0) if isinstance(error, DBAPIError) else 0
+    return code & 0xFF == sqlite3.SQLITE_READONLY
 
 
 def _kind(error: DBAPIError) -> type[StoreError]:

@@ -142,6 +142,19 @@ def test_events_get_the_framework_s_answer(
     assert answered(app, request_) == fast
 
 
+@pytest.mark.parametrize("given", ["unknown", token("user")])
+def test_requests_of_an_adapter_with_a_wrong_token_are_named_once_it_is_silent(
+    app: FastAPI, client: TestClient, given: str
+) -> None:
+    assert client.get(f"{MAIN}/decisions", headers=ADAPTER).status_code == 200
+    contact = app.state.clusters["main"].adapter_contact
+    wrong: Headers = {"Authorization": f"Bearer {given}"}
+    assert answered(app, ("GET", f"{MAIN}/decisions", wrong, ""))[0] in (401, 403)
+    assert "refused" not in contact.silence(60)
+    contact.last -= 61
+    assert "the requests of an adapter are refused: " in contact.silence(60)
+
+
 @pytest.mark.parametrize("role", ["user", "adapter"])
 @pytest.mark.parametrize("plain", [("GET", "decisions", ""), ("POST", "events", BODY)])
 def test_a_daemon_that_is_not_ready_gives_the_framework_s_answer(

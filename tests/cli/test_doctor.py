@@ -1,6 +1,7 @@
 """``schedd doctor`` with a real daemon, a real database, and invalid files."""
 
 import json
+import os
 import re
 import socket
 import threading
@@ -290,6 +291,23 @@ def test_adapter_files_and_server_are_checked(doctor: Doctor, tmp_path: Path) ->
         assert doctor()[1]["adapter's settings"][0][0] == "bad"
     file.write_text('[server]\nhost = "a..b"\n')
     assert doctor()[1]["server"][0][0] == "bad"
+
+
+def test_token_of_the_adapter_is_tried(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "token"
+    file = tmp_path / "pbs-adapter.toml"
+    file.write_text(f'[daemon]\nurl = "{os.environ["SCHEDD_URL"]}"\ntoken_file = "{secret}"\n')
+    found = {}
+    for text in (token("adapter"), token("reader"), "unknown"):
+        secret.write_text(text)
+        secret.chmod(0o600)
+        found[text] = doctor()[1]["adapter's token"][0]
+    assert found[token("adapter")][0] == "good"
+    assert found[token("reader")][1].endswith("it is a token of the role reader")
+    assert found["unknown"][1].endswith("refuses it: this token is not known here")
+    assert "systemctl restart pbs-adapter" in found["unknown"][2]
 
 
 def test_unreachable_identity_provider_is_reported(doctor: Doctor, tmp_path: Path) -> None:

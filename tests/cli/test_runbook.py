@@ -23,7 +23,10 @@ from tests.waits import WAIT_S
 pytestmark = pytest.mark.anyio
 
 Said = tuple[int, str]
-ELSEWHERE = {"Fail over by hand": ("tests/store/test_standby.py", "killed")}
+ELSEWHERE = {
+    "Mail to users fails": ("tests/features/notices/test_notices.py", "alert_about_a_relay"),
+    "Fail over by hand": ("tests/store/test_standby.py", "killed"),
+}
 """Symptoms that need two daemons on PostgreSQL, and the tests that walk them."""
 
 

@@ -88,6 +88,7 @@ def test_every_kind_that_is_raised_is_known_and_documented() -> None:
         "clock",
         "database",
         "nodes_down",
+        "notices",
         "planner",
         "promises",
         "server",

@@ -126,8 +126,8 @@ def test_snapshot_finds_jobs_started_or_requeued_during_an_outage() -> None:
     ("changes", "words"),
     [
         ({"complete": False}, "the reply was cut short"),
-        ({"jobs": ()}, "it lacks 10 of 10 jobs"),
-        ({"nodes": ()}, "it lacks 8 of 8 nodes"),
+        ({"jobs": ()}, "the server lacks 10 of 10 jobs"),
+        ({"nodes": ()}, "the server lacks 8 of 8 nodes"),
     ],
 )
 def test_implausible_snapshot_pauses_starts_and_raises_an_alert(
@@ -187,7 +187,8 @@ def test_a_restarted_server_that_lists_none_of_its_jobs_is_not_believed_within_a
     seen = [_insist(cluster, at, 10 + at) for at in (0, 60, 180, 600, 3000, 3580)]
     assert not any(seen)
     assert (
-        cluster.view("3").stale == "it lacks all 10 jobs since its restart; `schedd resume` if they are gone"
+        cluster.view("3").stale
+        == "the server lacks all 10 jobs since its restart; `schedd resume` if they are gone"
     )
     assert _insist(cluster, 3590, 3600)
 
@@ -310,7 +311,7 @@ def test_a_restarted_server_is_doubted_when_it_lacks_most_jobs() -> None:
     for number in range(10):
         cluster.submit(str(number), "8:ppn=4")
     cluster.send(replace(cluster.server.snapshot(age=1), jobs=()))
-    assert cluster.engine.state.stale.startswith("it lacks all 10 jobs since its restart")
+    assert cluster.engine.state.stale.startswith("the server lacks all 10 jobs since its restart")
 
 
 def test_a_node_that_has_not_reported_to_a_restarted_server_is_given_up_after_the_servers_grace() -> None:

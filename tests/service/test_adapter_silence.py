@@ -39,6 +39,19 @@ def test_adapter_that_never_connected_makes_the_plan_stale() -> None:
         assert loop.trouble_since("adapter") == T
 
 
+def test_silence_names_refused_requests_of_an_adapter_and_their_remedy() -> None:
+    with planner() as loop:
+        loop.record_adapter_request()
+        age_last_request(loop, 61)
+        loop.adapter_contact.record_refusal("this token has expired")
+        words = "the requests of an adapter are refused: this token has expired"
+        since = "no contact with the adapter since 2023-11-14 22:13:20 UTC"
+        assert loop.published.stale == f"{since}; {words}"
+        assert job_start_state(loop).remedy.startswith("`schedd token create pbs-adapter --role adapter`")
+        loop.record_adapter_request()
+        assert loop.published.stale == ""
+
+
 def test_stopped_adapter_does_not_accuse_the_server() -> None:
     with planner() as loop:
         contact = loop.adapter_contact

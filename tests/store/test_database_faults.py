@@ -4,14 +4,16 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import sqlite3
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from urllib.request import Request, urlopen
@@ -36,6 +38,7 @@ from tests.store.test_crash import check_database, replay_log
 from tests.waits import WAIT_S, wait_until
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
+_NOBODY = 65_534  # the user id of nobody
 FOR_HOW_LONG = [0, pytest.param(60, marks=pytest.mark.soak)]
 """Seconds."""
 
@@ -495,3 +498,60 @@ def test_a_moved_database_file_is_reported_while_nothing_is_written(tmp_path: Pa
         assert durable.trouble == ""
     finally:
         durable.close()
+
+
+def test_replaced_database_file_asks_for_a_restart(tmp_path: Path) -> None:
+    """A copy or a restored backup is another file: the daemon never went on, although the text said so."""
+    entry = AuditRecord(1, "root", "pause", "cooling", "main")
+    store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+    try:
+        store.audit(entry)
+        (tmp_path / "s.sqlite").rename(tmp_path / "away")
+        shutil.copy(tmp_path / "away", tmp_path / "s.sqlite")
+        with pytest.raises(DatabaseUnavailable, match=r"restart schedd to continue with this one$"):
+            store.audit(entry)
+    finally:
+        store.close()
+
+
+def test_database_is_written_once_its_disk_is_no_longer_read_only() -> None:
+    """Connections of readers kept SQLite's index of the log read-only for all later writers."""
+    entry = AuditRecord(1, "root", "pause", "cooling", "main")
+    with tempfile.TemporaryDirectory() as name, unprivileged(Path(name)) as folder:
+        first = Store.open(f"sqlite:///{folder}/s.sqlite")
+        first.audit(entry)
+        left = folder / "left"  # as a killed daemon leaves it
+        left.mkdir()
+        for file in ("s.sqlite", "s.sqlite-wal", "s.sqlite-shm"):
+            shutil.copy(folder / file, left)
+        first.close()
+        for file in (*left.iterdir(), left):
+            file.chmod(0o555)
+        store = Store.open(f"sqlite:///{left}/s.sqlite")
+        try:
+            assert len(store.audit_entries(0, 10)) == 1
+            with pytest.raises(DatabaseUnavailable):
+                store.audit(entry)
+            assert len(store.audit_entries(0, 10)) == 1
+            for file in (left, *left.iterdir()):
+                file.chmod(0o755)
+            with suppress(DatabaseUnavailable):
+                store.audit(entry)
+            store.audit(entry)
+            assert len(store.audit_entries(0, 10)) >= 2
+        finally:
+            store.close()
+
+
+@contextmanager
+def unprivileged(folder: Path) -> Iterator[Path]:
+    """Run the block as a user to whom modes of files apply; the folder is this user's."""
+    if os.geteuid() != 0:
+        yield folder
+        return
+    os.chown(folder, _NOBODY, _NOBODY)
+    os.seteuid(_NOBODY)
+    try:
+        yield folder
+    finally:
+        os.seteuid(0)

@@ -35,6 +35,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "mode": "the adapter is configured to start jobs, but the cluster's mode forbids it",
     "no_room": "a job is due where running jobs hold more than the plan says; it waits",
     "node": "a node has more kinds of resources than the plan can count",
+    "notices": "mail to users, or a command that sends them notices, fails",
     "nodes_down": "nodes are down that no administrator holds",
     "overrun": "a job runs far past its walltime; its nodes count as blocked",
     "batch_skipped": "a batch of events could not be handled and was skipped",

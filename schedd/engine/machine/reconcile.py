@@ -73,12 +73,13 @@ def find_doubt(state: EngineState, snapshot: Snapshot) -> str:
     emptied = bool(state.records) and not state.records.keys() & there
     if emptied and since > _ACCEPTED and age is not None and age < _ALL_GONE_S:
         state.doubted_loss = (since, frozenset(lost))
-        return f"it lacks all {len(state.records)} jobs since its restart; `schedd resume` if they are gone"
+        lacking = f"the server lacks all {len(state.records)} jobs since its restart"
+        return f"{lacking}; `schedd resume` if they are gone"
     if state.now - since >= settings.server_grace:
         state.doubted_loss = None
         return ""
     state.doubted_loss = (since, frozenset(lost))
-    return f"it lacks {' and '.join(words)}"
+    return f"the server lacks {' and '.join(words)}"
 
 
 def accept_loss(state: EngineState) -> None:

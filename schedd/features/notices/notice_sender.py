@@ -53,7 +53,7 @@ class NoticeSender:
                     relay.login(known.user, known.password)
                 relay.send_message(letter)
         except (OSError, ValueError, smtplib.SMTPException) as error:
-            return f"{self._settings.relay}: {type(error).__name__} {error}"[:_SAID]
+            return f"{self._settings.relay}: {describe_mail_error(error)}"[:_SAID]
         return ""
 
     def _compose_mail(self, notice: Notice, now: int) -> EmailMessage:
@@ -126,6 +126,22 @@ class NoticeSender:
             said = done.stderr.decode(errors="replace").strip()
             return f"{command[0]} ended with {done.returncode}: {said}"[:_SAID]
         return ""
+
+
+def describe_mail_error(error: Exception) -> str:
+    """Return what a mail relay answered, or why it gave no answer."""
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        answers = [f"{code} {_decode(text)}" for code, text in error.recipients.values()]
+        return "; ".join(answers)
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"{error.smtp_code} {_decode(error.smtp_error)}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"{type(error).__name__} {error}"
+
+
+def _decode(text: bytes | str) -> str:
+    return _single_line(text.decode(errors="replace") if isinstance(text, bytes) else text)
 
 
 def _single_line(text: str) -> str:

@@ -49,6 +49,8 @@ _HOUR_S: Final = 3600
 _WAITS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
 """Backoff between attempts of one notice, which fails for good after the last."""
 _MOST_WAITING: Final = 10_000
+_TROUBLE_FADES_S: Final = 900.0
+"""Time from the last failure of a relay or command to the end of its alert; the next success ends it, too."""
 _FORK_TIMEOUT_S: Final = 5.0
 _RENDERED: Final = frozenset({"displayed_start"})
 _Key = tuple[int, str]
@@ -110,6 +112,7 @@ class Notifier:
         self._sent: dict[str, deque[int]] = {}
         self._postponed: set[_Key] = set()
         self._failed: set[str] = set()  # jobs with an error in the rules
+        self._troubles: dict[str, tuple[str, float]] = {}  # by relay or command: its last failure, and when
         self._forecast = forecast
         self._examined: set[str] = set()  # jobs with a finished search for a tighter walltime
 
@@ -336,9 +339,12 @@ class Notifier:
             except Exception as error:  # only of this notice: continue with the others
                 self._record.note(error)
                 why = repr(error)
+            target = "mail" if notice.subscription.channel == "mail" else notice.subscription.address
             if not why:
+                self._troubles.pop(target, None)
                 self._loop.metrics.count_notice("sent")
                 continue
+            self._troubles[target] = (why, self._clock())
             self._loop.metrics.count_notice("failed")
             if letter.tries == len(_WAITS_S):
                 about = {"cluster": self._loop.name, "user": notice.subscription.user, "job": notice.job}
@@ -350,6 +356,14 @@ class Notifier:
             letter.not_before = self._clock() + _WAITS_S[letter.tries]
             letter.tries += 1
             self._queue.append(letter)
+        self._report_troubles()
+
+    def _report_troubles(self) -> None:
+        """Report why notices are not sent, for an alert."""
+        oldest = self._clock() - _TROUBLE_FADES_S
+        self._troubles = {name: one for name, one in self._troubles.items() if one[1] > oldest}
+        whys = [f"notices to users are not sent ({why})" for why, _ in self._troubles.values()]
+        self._loop.notice_trouble = "; ".join(whys)
 
 
 def _subscribed_jobs(

@@ -65,6 +65,11 @@ class Tokens:
                 return bearer
         return None
 
+    def has_expired(self, token: str) -> bool:
+        """Return whether a token that is not valid was valid until a time in the past."""
+        kept = self._kept.get(hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest())
+        return kept is not None and not kept.valid(int(time.time()))
+
     def set_stored(self, tokens: Iterable[Token]) -> None:
         """Replace the store's tokens."""
         self._kept = {token.digest: token for token in tokens if token.revoked is None}

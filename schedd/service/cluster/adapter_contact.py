@@ -11,7 +11,9 @@ from schedd.wire import Event, JobQueued
 _LOOKS: Final = 3
 _JOBS: Final = 20
 _LONG_PAUSE_S: Final = 20.0
+_REFUSAL_COUNTS_S: Final = 60.0  # an adapter with a wrong token comes again every few seconds
 NO_ADAPTER_YET: Final = "no adapter has come yet"
+ADAPTER_REFUSED: Final = "the requests of an adapter are refused"
 
 
 class AdapterContact:
@@ -35,6 +37,8 @@ class AdapterContact:
         self._server_clock_leads: deque[int] = deque(maxlen=_JOBS)
         self._read: tuple[float, int] | None = None
         """Its last read of the server, by both clocks, if reported."""
+        self._refused: tuple[float, str] | None = None
+        """When a request of an adapter was last refused by its token, by the monotonic clock, and why."""
         self._pause: tuple[float, float] = (0.0, 0.0)
         """Length of its last long pause between two requests, and the end by the monotonic clock."""
 
@@ -46,6 +50,10 @@ class AdapterContact:
         self._holder = None
         self._clock_leads.clear()
         self._server_clock_leads.clear()
+
+    def record_refusal(self, why: str) -> None:
+        """Record that a request of an adapter was refused by its token."""
+        self._refused = time.monotonic(), why
 
     def record_report(self, version: str, ahead: float | None) -> None:
         """Record its version and clock difference; missing values leave the old ones."""
@@ -142,9 +150,14 @@ class AdapterContact:
             if why := self.troubles.get("unreadable", ""):
                 return f"the adapter has not read the server's state since {_format_time(since)}: {why}"
             return f"the adapter has not reached the server since {_format_time(since)}"
+        refused = self._refused
+        why = ""
+        if refused is not None and time.monotonic() - refused[0] < _REFUSAL_COUNTS_S:
+            why = f"{ADAPTER_REFUSED}: {refused[1]}"
         if not self.at:
-            return f"no contact with an adapter since the daemon started at {_format_time(since)}"
-        why = self.troubles.get("registration", "")
+            words = f"no contact with an adapter since the daemon started at {_format_time(since)}"
+            return f"{words}{f'; {why}' if why else ''}"
+        why = why or self.troubles.get("registration", "")
         return f"no contact with the adapter since {_format_time(since)}{f'; {why}' if why else ''}"
 
     def silent_since(self, most: float) -> int | None:

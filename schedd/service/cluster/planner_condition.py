@@ -59,6 +59,8 @@ class PlannerCondition(ABC):
         """Promises that the latest reload of the settings put at risk."""
         self.webhook_troubles: dict[str, str] = {}
         """Why webhooks with unsent changes take none, by webhook. The event loop writes it."""
+        self.notice_trouble = ""
+        """Why notices to users are not sent; empty: they are. The notifier's thread writes it."""
         self.on_standby = succession is not None
         self.recovered = threading.Event()
         self._clock = clock
@@ -234,6 +236,7 @@ class PlannerCondition(ABC):
             "promises": self._describe_reload_risk(),
             "nodes_down": describe_down_nodes(self._publisher.latest),
             "webhook": "; ".join(list(self.webhook_troubles.values())),
+            "notices": self.notice_trouble,
         }
         was_set = self._clock_watch.check(self._planner.engine.state.now)
         found["clock"] = "; ".join(filter(None, (was_set, self.clock_problem)))

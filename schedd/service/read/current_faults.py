@@ -7,11 +7,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
 from schedd.engine import OpenAlert
+from schedd.service.cluster.adapter_contact import ADAPTER_REFUSED
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.start_sentence import format_utc
 
 _ADAPTER_LOG: Final = "`journalctl -u pbs-adapter -n 50`"
 _DAEMON_LOG: Final = "`journalctl -u schedd -n 50`"
+_ADAPTER_TOKEN: Final = (
+    "`schedd token create pbs-adapter --role adapter` on the daemon's host; put it into the file "
+    "daemon.token_file of pbs-adapter.toml, then `systemctl restart pbs-adapter`"
+)
+_SERVER_LACKS: Final = "`qstat -a` and `pbsnodes -a`; `schedd resume CLUSTER`, if what they lack is gone"
 _DATABASE_FILE: Final = "`df -h`, if its disk is full; else `schedd doctor` on the daemon's host"
 
 REMEDIES: Final[Mapping[str, str]] = {
@@ -38,6 +44,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "lost_run": "`momctl -d 3 -h` with each of its nodes; `qdel -p JOB` if none has it",
     "mode": "correct mode in pbs-adapter.toml or schedd.toml",
     "no_room": _DAEMON_LOG,
+    "notices": "start the relay, or let it accept mail from this host; else correct `[notify]`",
     "node": "remove kinds of resources that no job requests",
     "nodes_down": "`pbsnodes -l`; `schedd hold -w down --reason repair`, if all of them are under repair",
     "overrun": "`qdel JOB`",
@@ -182,8 +189,14 @@ def _stopped(loop: PlanLoop, words: str, reason: str, alert: str) -> JobStartSta
 
 def _remedy(kind: str, text: str) -> str:
     """Return what to do first; a database file has no service."""
+    if kind == "database" and "its file was replaced" in text:
+        return "`systemctl restart schedd`"
     if kind == "database" and text.startswith("sqlite"):
         return _DATABASE_FILE
+    if kind == "adapter" and ADAPTER_REFUSED in text:
+        return _ADAPTER_TOKEN
+    if kind == "snapshot" and "the server lacks" in text:
+        return _SERVER_LACKS
     if kind in ("starts_refused", "adapter_work") and "cannot write to its state directory" in text:
         return "`df -h` and `ls -ld` of that directory, on the server's host"
     return REMEDIES.get(kind, _DAEMON_LOG)

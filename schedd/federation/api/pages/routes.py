@@ -184,7 +184,8 @@ async def _log_in(request: Request) -> Response:
     bearer = tokens.bearer(given) if given else None
     if bearer is None or not bearer.may("ask"):
         check_rate(request, client_address(request), "refused logins")
-        wrong = "This token is not known here." if given else "A token is needed."
+        unknown = "has expired" if tokens.has_expired(given) else "is not known here"
+        wrong = f"This token {unknown}." if given else "A token is needed."
         answer = _render(request, "login", None, following=following, wrong=wrong)
         answer.status_code = HTTPStatus.FORBIDDEN
         return answer
