@@ -134,7 +134,7 @@ class FieldCluster:
         """Its present plan, for questions."""
         state = self.engine.state
         if self._fork is None or self._fork.generation != state.generation:
-            self._fork = fork_plan(state, publish_snapshot(state), state.plan.fork())
+            self._fork = fork_plan(self.engine, publish_snapshot(state))
         return self._fork
 
 

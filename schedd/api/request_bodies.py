@@ -10,7 +10,7 @@ from schedd.api.event_bounds import MAX_NAME_LENGTH
 from schedd.dialect import Family, RequestError, resource_list
 from schedd.dialect.array_request import ArrayRequest, parse_array_request
 from schedd.dialect.partition import replace_resource
-from schedd.engine import BOOKING
+from schedd.engine import BOOKING, HYPOTHETICAL
 from schedd.wire import AdapterEvent, JobFacts
 from schedd.wire.bounds import TIME_END
 
@@ -372,7 +372,7 @@ class WhatIfRequest(_ResourceRequest):
         if job is not None:
             return replace(job, resources=resources, state="Q", holds="", depend="")
         return JobFacts(
-            id=f"{BOOKING}what-if" if self.for_booking else "what-if",
+            id=BOOKING + HYPOTHETICAL if self.for_booking else HYPOTHETICAL,
             owner=self.owner,
             queue=self.queue,
             submitted=now,

@@ -18,12 +18,17 @@ from schedd.engine.component.job_hooks import (
     job_scopes,
     start_barrier,
 )
-from schedd.engine.component.placement_hooks import job_restriction, latest_end, node_order, unmovable_jobs
+from schedd.engine.component.placement_hooks import (
+    job_restriction,
+    latest_end,
+    node_order,
+    planned_facts,
+)
 from schedd.engine.component.promise_hooks import gets_no_promise
 from schedd.engine.component.ranking_hooks import present_shares, ranking_setting
 from schedd.engine.component.registry import components
 from schedd.engine.component.what_if_hooks import (
-    earlier_start_in_what_if,
+    arrival_note,
     rank_in_what_if,
     slots_named,
     variants_in_what_if,
@@ -37,6 +42,7 @@ from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.engine.facts.explanations import explain_choice, format_moment, last_refusal
 from schedd.engine.facts.job_requests import (
     BOOKING,
+    HYPOTHETICAL,
     ParsedRequest,
     RequestReader,
     as_planned_request,
@@ -79,7 +85,6 @@ from schedd.engine.preview import (
 )
 from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
 from schedd.engine.rank.promises import queue_slack
-from schedd.engine.rank.ranking import move_past_lower_ranks, rank_unmovable_first
 from schedd.engine.run.altered_requests import promise_end_reason
 from schedd.engine.search_schedule import (
     MOST_MOVED,
@@ -90,7 +95,6 @@ from schedd.engine.search_schedule import (
     next_search,
     requested_search,
 )
-from schedd.engine.show.arrival_standing import ArrivalStanding, RankingBasis, arrival_standing
 from schedd.engine.show.job_view import (
     Change,
     JobStatus,
@@ -122,13 +126,13 @@ from schedd.policy.engine_settings import (
 __all__ = [
     "BOOKING",
     "HORIZON",
+    "HYPOTHETICAL",
     "MOST_MOVED",
     "SITE_PUBLISH_HOLD",
     "SITE_PUBLISH_PAUSE",
     "SITE_SLACK",
     "SITE_START_RATE",
     "SITE_START_RATE_NODE",
-    "ArrivalStanding",
     "Breach",
     "CarriedJob",
     "Cause",
@@ -159,7 +163,6 @@ __all__ = [
     "PreemptedRun",
     "Preview",
     "PreviewedMove",
-    "RankingBasis",
     "RequestReader",
     "Restriction",
     "Risk",
@@ -170,7 +173,7 @@ __all__ = [
     "StartRate",
     "alert_kinds",
     "array_name",
-    "arrival_standing",
+    "arrival_note",
     "as_planned_request",
     "awaits",
     "backfill_rule",
@@ -180,7 +183,6 @@ __all__ = [
     "deadline_accuracy",
     "due_search",
     "dump_incident",
-    "earlier_start_in_what_if",
     "explain_choice",
     "find_allocation",
     "find_uncounted",
@@ -212,10 +214,10 @@ __all__ = [
     "make_applicant",
     "make_claim",
     "movable_slots",
-    "move_past_lower_ranks",
     "next_search",
     "node_order",
     "place_facts",
+    "planned_facts",
     "planned_shares",
     "planner_node",
     "present_shares",
@@ -228,7 +230,6 @@ __all__ = [
     "queue_slack",
     "queue_stop_reason",
     "rank_in_what_if",
-    "rank_unmovable_first",
     "ranking_setting",
     "read_incident",
     "render_job",
@@ -237,7 +238,6 @@ __all__ = [
     "slot_limited",
     "slots_named",
     "start_barrier",
-    "unmovable_jobs",
     "unusable_amounts",
     "variants_in_what_if",
     "waiting_reasons",

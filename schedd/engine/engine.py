@@ -37,6 +37,8 @@ _FORGET_EVERY = 60
 class Engine:
     """One cluster's schedule, kept right event by event."""
 
+    work_limit: int | None = None  # of all searches in one call; None: only each search is limited
+
     def __init__(
         self,
         settings: EngineSettings,
@@ -67,7 +69,7 @@ class Engine:
         state.decisions, state.moves, state.jobs_moved_by = [], [], {}
         state.ended_promises = []
         state.next_due = None
-        state.plan.limit_work()
+        state.plan.limit_work(all_of_them=self.work_limit)
         self.log.append(LoggedBatch(state.now, tuple(events), None, state.decision_number))
         first = events[0].id if events else f"clock:{state.now}"
         state.at_job = state.at_step = ""

@@ -49,6 +49,12 @@ class WorkLimits:
         """Let all searches of this plan, including the present one, raise WorkSpent; thread-safe."""
         self.slabs.tb.ctl[at.WORK_END] = -1
 
+    @property
+    def is_work_spent(self) -> bool:
+        """Whether all searches together exceeded their limit, or were aborted."""
+        ctl = self.slabs.tb.ctl
+        return bool(ctl[at.WORK] >= ctl[at.WORK_END])
+
     def work_spent_error(self) -> "WorkSpent":
         ctl = self.slabs.tb.ctl
         if ctl[at.WORK_END] < 0:

@@ -146,7 +146,7 @@ def _without_policy() -> None:
         (120, []),
     ]
     _run(engine, steps)
-    copy = fork_plan(engine.state, publish_snapshot(engine.state))
+    copy = fork_plan(engine, publish_snapshot(engine.state))
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
     evaluate_criteria(copy)
     state = engine.state

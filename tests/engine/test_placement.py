@@ -59,7 +59,7 @@ def test_what_if_about_several_jobs_waits_for_faster_nodes_as_the_engine_does(we
     state = cluster.engine.state
     resources = {"nodes": ALL, "walltime": "100"}
     facts = JobFacts(id="D", owner="ann", queue="batch", submitted=T, family="torque", resources=resources)
-    asked = fork_plan(state, publish_snapshot(state)).what_if(facts, T, tasks=(1, 2, 3, 4))
+    asked = fork_plan(cluster.engine, publish_snapshot(state)).what_if(facts, T, tasks=(1, 2, 3, 4))
     ends = []
     for job in "DEFG":
         cluster.submit(job, ALL, walltime=100)
@@ -136,7 +136,7 @@ def test_a_job_that_would_be_late_goes_before_the_first_with_a_later_deadline() 
 def test_what_if_offers_the_time_that_jobs_with_later_deadlines_can_give(deadline: int, slack: int) -> None:
     cluster = queue(slack)
     state = cluster.engine.state
-    fork = fork_plan(state, publish_snapshot(state))
+    fork = fork_plan(cluster.engine, publish_snapshot(state))
     facts = JobFacts(
         id="3",
         owner="ann",

@@ -167,6 +167,6 @@ def test_a_what_if_compares_by_the_types_of_the_server() -> None:
     state = cluster.engine.state
     resources = {"select": "1:ncpus=1:RACK=13", "walltime": "100"}
     facts = JobFacts(id="new", owner="ann", queue="batch", submitted=T, family="openpbs", resources=resources)
-    answer = fork_plan(state, publish_snapshot(state)).what_if(facts, T).answer
+    answer = fork_plan(cluster.engine, publish_snapshot(state)).what_if(facts, T).answer
     assert isinstance(answer, StartKnown)
     assert [share.node for share in answer.placement.shares] == ["n2"]

@@ -250,7 +250,7 @@ def submit_mix(centre: Centre, rng: random.Random, number: int) -> None:
 def check_explanations(centre: Centre) -> int:
     """Each waiting job has an explanation, which names what prevents an earlier start."""
     state = centre.engine.state
-    fork = fork_plan(state, publish_snapshot(state))
+    fork = fork_plan(centre.engine, publish_snapshot(state))
     waiting = [job.id for job in centre.server.jobs.values() if not job.shares]
     for job in waiting[:25]:
         found = explain(fork, job, centre.server.now)

@@ -84,7 +84,7 @@ def _compare(random: Random, site: dict[str, Any]) -> Iterator[tuple[object, obj
         state = cluster.engine.state
         try:
             asked = _meaning(
-                fork_plan(state, publish_snapshot(state)).what_if(facts, cluster.server.now).answer
+                fork_plan(cluster.engine, publish_snapshot(state)).what_if(facts, cluster.server.now).answer
             )
         except NotUnderstood:
             asked = "never"

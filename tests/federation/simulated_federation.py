@@ -167,7 +167,7 @@ class SimulatedCluster(Cluster):
         """Return what questions are answered from; like a daemon's, it is made once for each generation."""
         published = self._publish()
         if self._fork is None or self._fork.published is not published:
-            self._fork = fork_plan(self.engine.state, published)
+            self._fork = fork_plan(self.engine, published)
         return self._fork
 
     def _publish(self) -> PlanSnapshot:

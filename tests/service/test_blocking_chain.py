@@ -299,8 +299,9 @@ def test_job_ahead_is_named_with_its_right(
     right: str, scenario: Callable[[], Cluster], words: str, many: str
 ) -> None:
     """Job 3 is planned before job 2 on its nodes; the right is the one that the scenario made."""
-    state = scenario().engine.state
-    found = explain(fork_plan(state, publish_snapshot(state)), "2", state.now)
+    engine = scenario().engine
+    state = engine.state
+    found = explain(fork_plan(engine, publish_snapshot(state)), "2", state.now)
     assert found is not None
     assert state.plan.start(state.records["3"].slot) < state.plan.start(state.records["2"].slot)
     assert [(one.right, one.count) for one in found.ahead] == [(right, 1)]
@@ -349,7 +350,7 @@ def test_refused_start_is_explained_with_the_next_attempt() -> None:
     [run] = [one for one in cluster.decisions if isinstance(one, Run)]
     cluster.send(*cluster.server.refuse(run, 15043, "hook says no"))
     state = cluster.engine.state
-    found = explain(fork_plan(state, publish_snapshot(state)), "1", T)
+    found = explain(fork_plan(cluster.engine, publish_snapshot(state)), "1", T)
     assert found is not None
     assert found.planned_start is not None
     assert "refused by the server (code 15043): hook says no; the next try is not due before" in found.why
@@ -362,7 +363,7 @@ def test_job_that_came_back_after_its_start_is_explained_without_a_refusal() -> 
     cluster.at(7)
     cluster.send(*cluster.server.requeue("1"))
     state = cluster.engine.state
-    found = explain(fork_plan(state, publish_snapshot(state)), "1", T + 7)
+    found = explain(fork_plan(cluster.engine, publish_snapshot(state)), "1", T + 7)
     assert found is not None
     assert "its last start failed: it was back in its queue 7 s after its start; the next try" in found.why
     assert "refused" not in found.why
@@ -375,7 +376,7 @@ def test_job_that_the_server_holds_for_a_slot_limit_is_not_explained_by_a_refusa
     cluster.at(90)  # the server does not release it: it gives up its place for a while
     state = cluster.engine.state
     assert cluster.record("a[1]").back_off.until > T + 90
-    found = explain(fork_plan(state, publish_snapshot(state)), "a[1]", T + 90)
+    found = explain(fork_plan(cluster.engine, publish_snapshot(state)), "a[1]", T + 90)
     assert found is not None
     assert "the server holds it for its array's slot limit before" in found.why
     assert "refused" not in f"{found.why} {found.earliest_why} {found.chain}"
@@ -385,7 +386,7 @@ def test_limit_is_a_link_even_without_current_use() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
     cluster.submit("1", "2:ppn=4", walltime=3600)
     state = cluster.engine.state
-    found = explain(fork_plan(state, publish_snapshot(state)), "1", T)
+    found = explain(fork_plan(cluster.engine, publish_snapshot(state)), "1", T)
     assert found is not None
     assert [(one.kind, one.start, one.until) for one in found.chain] == [("limit", T, T + 14_400)]
     assert found.chain[0].name.startswith("at most 4 cpus of user ann at once")
@@ -406,7 +407,7 @@ def test_loose_plan_has_a_chain_that_ends_with_free_time() -> None:
     cluster.submit("1", "1:ppn=4", walltime=600)
     cluster.submit("2", "1:ppn=4", walltime=600)
     state = cluster.engine.state
-    copy = fork_plan(state, publish_snapshot(state))
+    copy = fork_plan(cluster.engine, publish_snapshot(state))
     record = published_record(copy.published, "2")
     assert record is not None
     plan = copy.copy()
@@ -430,7 +431,7 @@ def test_words_name_the_end_of_a_job_although_the_next_link_begins_before() -> N
     cluster.submit("2", "n2:ppn=4", 1_000, not_before=cluster.server.now + 500)
     cluster.submit("3", "2:ppn=4", 1_000)
     state = cluster.engine.state
-    found = explain(fork_plan(state, publish_snapshot(state)), "3", state.now)
+    found = explain(fork_plan(cluster.engine, publish_snapshot(state)), "3", state.now)
     assert found is not None
     for link in found.chain:
         assert link.held_until == max(one.until for one in link.jobs) >= link.until

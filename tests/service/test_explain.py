@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.show.job_view import published_record
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.model import StartKnown
 from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.kernels.layout import USABLE
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -54,12 +53,8 @@ def start_without_blockers(fork: PlanFork, job_id: str, gone: Iterable[Blocker])
         else:
             assert one.kind == "node"
             plan.tables.rows[plan.node_rows[one.name], USABLE] = 1
-    answer = (
-        PlanFork(plan, published, LimitBook(), ScoringColumns.blank(plan.tables.jobs.shape[1]))
-        .what_if(record.facts, T)
-        .answer
-    )
-    return answer.placement.start if isinstance(answer, StartKnown) else None
+    bare = PlanFork(plan, published, LimitBook(), ScoringColumns.blank(plan.tables.jobs.shape[1]))
+    return bare.earliest_start(record.facts, T, record.understood.walltime)
 
 
 @st.composite
@@ -255,7 +250,7 @@ def test_quota_without_capacity_is_named_although_unused() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
     cluster.submit("1", "2:ppn=4", walltime=3600)
     state = cluster.engine.state
-    found = explain(fork_plan(state, publish_snapshot(state)), "1", T)
+    found = explain(fork_plan(cluster.engine, publish_snapshot(state)), "1", T)
     assert found is not None
     assert (found.planned_start, found.earliest, found.blockers) == (T + 14_400, T + 14_400, ())
     assert found.why.startswith("at most 4 cpus of user ann at once from ")

@@ -24,7 +24,7 @@ def run_what_if(copy: PlanFork, nodes: str) -> object:
 def make_fork(*nodes: NodeFacts) -> PlanFork:
     engine = Engine(EngineSettings(), T)
     engine.handle([NodeChanged(id=node.name, time=T, node=node) for node in nodes], T)
-    return fork_plan(engine.state, publish_snapshot(engine.state))
+    return fork_plan(engine, publish_snapshot(engine.state))
 
 
 def test_chunks_that_only_fit_separately_are_never_planned() -> None:

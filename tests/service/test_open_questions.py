@@ -20,7 +20,7 @@ T = 1_000_000
 def make_fork(*nodes: NodeFacts) -> PlanFork:
     engine = Engine(EngineSettings(), T)
     engine.handle([NodeChanged(id=node.name, time=T, node=node) for node in nodes], T)
-    return fork_plan(engine.state, publish_snapshot(engine.state))
+    return fork_plan(engine, publish_snapshot(engine.state))
 
 
 def run_what_if(copy: PlanFork, select: str = "1:ncpus=1") -> object:

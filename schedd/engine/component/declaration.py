@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from schedd.engine.component.hook_values import (
     AlertKind,
     Confinement,
-    EarlierStart,
     Floats,
     ForecastRounds,
     FormOffer,
@@ -20,8 +19,6 @@ from schedd.engine.component.hook_values import (
     UseBegan,
 )
 from schedd.model import Never, Node, WaitingFor
-from schedd.plan.columns import Ints
-from schedd.plan.plan import Plan
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
 from schedd.policy.protocol import Breakdown, OwnerShares
@@ -198,11 +195,9 @@ class Component(Generic[_S]):
     preempted_in_preview: Callable[["EngineState"], Sequence[PreemptedRun]] | None = None
     """Called with a copy of the state, for a preview: the running jobs that would be preempted, which the
     plan of the copy then takes into account."""
-    earlier_in_what_if: (
-        Callable[["PlanSnapshot", Plan, int, JobFacts, int, Ints], EarlierStart | None] | None
-    ) = None
-    """Called with a plan, the slot and the facts of a hypothetical job that is planned there, the time, and
-    the ranks of jobs by slot: an earlier start for it; None: there is none. The plan may not be changed."""
+    arrival_note: Callable[["EngineState", "JobRecord"], str] | None = None
+    """Called with a copy of the state after the arrival of a hypothetical job: what the component does to
+    others for it, as a clause; empty: nothing."""
     rank_in_what_if: Callable[["PlanSnapshot", JobFacts, "ParsedRequest"], int | None] | None = None
     """The rank of a hypothetical job; None: the component ranks no jobs now."""
     ranked_by: Callable[["PlanSnapshot"], str] | None = None
@@ -216,8 +211,6 @@ class Component(Generic[_S]):
     of a fixed time; None: unknown."""
     goes_last: Callable[["EngineState", str], bool] | None = None
     """Whether a job is planned after all others, whatever its priority."""
-    goes_last_in_what_if: Callable[["PlanSnapshot", JobFacts, "ParsedRequest", str], bool] | None = None
-    """The same for a job that is only asked about, instead of the job with this id (empty: of none)."""
     job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
     """Called when a job starts to run, and when its walltime or its nodes change while it runs."""
     record_changed: Callable[["EngineState", "JobRecord | None", "JobRecord"], None] | None = None

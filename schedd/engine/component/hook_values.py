@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.model import Features
-from schedd.plan.records import Take
 from schedd.policy.access import Access
 from schedd.predict import Prediction
 from schedd.wire import JobFacts
@@ -104,15 +103,6 @@ class PreemptedRun:
     preemptor: str
     time: int
     lost: int
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierStart:
-    """A start of a hypothetical job by other means than a gap, its placement, and their name."""
-
-    start: int
-    takes: Sequence[Take]
-    note: str
 
 
 @dataclass(frozen=True, slots=True)

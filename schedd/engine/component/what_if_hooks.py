@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from schedd.engine.component.hook_values import EarlierStart, PreemptedRun
+from schedd.engine.component.hook_values import PreemptedRun
 from schedd.engine.component.registry import components
-from schedd.plan.columns import Ints
-from schedd.plan.plan import Plan
 from schedd.predict import EndForecast
 from schedd.wire import JobFacts
 
 if TYPE_CHECKING:
     from schedd.engine.facts.job_requests import ParsedRequest
+    from schedd.engine.facts.records import JobRecord
     from schedd.engine.facts.state import EngineState
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
@@ -27,31 +26,18 @@ def rank_in_what_if(published: "PlanSnapshot", facts: JobFacts, understood: "Par
     return None
 
 
-def goes_last_in_what_if(
-    published: "PlanSnapshot", facts: JobFacts, understood: "ParsedRequest", instead_of: str
-) -> bool:
-    """Return whether a component wants a hypothetical job planned after all others."""
-    calls = (one.goes_last_in_what_if for one in components())
-    return any(call(published, facts, understood, instead_of) for call in calls if call is not None)
-
-
 def preempted_runs(state: "EngineState") -> list[PreemptedRun]:
     """Return the running jobs that would be preempted; ``state`` is a copy for a preview."""
     calls = (one.preempted_in_preview for one in components())
     return [run for call in calls if call is not None for run in call(state)]
 
 
-def earlier_start_in_what_if(
-    published: "PlanSnapshot", plan: Plan, slot: int, facts: JobFacts, now: int, ranks: Ints
-) -> EarlierStart | None:
-    """Return an earlier start of a hypothetical job by the first component that has one."""
-    for one in components():
-        found = None
-        if one.earlier_in_what_if is not None:
-            found = one.earlier_in_what_if(published, plan, slot, facts, now, ranks)
-        if found is not None:
-            return found
-    return None
+def arrival_note(state: "EngineState", record: "JobRecord") -> str:
+    """Return what the first component with an effect on others does for a hypothetical job that arrived in
+    this copy of the state; empty: nothing.
+    """
+    calls = (one.arrival_note for one in components())
+    return next((note for call in calls if call is not None and (note := call(state, record))), "")
 
 
 def variants_in_what_if(published: "PlanSnapshot", facts: JobFacts) -> Sequence[JobFacts]:

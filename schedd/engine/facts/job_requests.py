@@ -281,6 +281,10 @@ BOOKING: Final = "booking "
 """Beginning of the id in the facts of a booking; no job has such an id."""
 
 
+HYPOTHETICAL: Final = "what-if"
+"""Id of the job of a question: it has no account, project or group, and perhaps no owner."""
+
+
 def holds_resources(facts: JobFacts) -> bool:
     """Whether the server lets the job hold resources: it runs, is ending, or is suspended on its nodes."""
     return facts.state in ("R", "E") or (facts.state == "S" and bool(facts.shares))

@@ -24,7 +24,7 @@ from schedd.features.accounts.rules import (
     wait_for_funds,
 )
 from schedd.features.accounts.state import AccountBook, limit_moments, published_accounts, without_jobs
-from schedd.features.accounts.what_if import goes_last_in_what_if, wait_in_what_if
+from schedd.features.accounts.what_if import wait_in_what_if
 from schedd.wire import AccountMoved, AccountSet, LedgerStored, RunsRead
 
 COMPONENT: Final = Component(
@@ -52,7 +52,6 @@ COMPONENT: Final = Component(
     may_lengthen=has_funds,
     must_wait_in_what_if=wait_in_what_if,
     goes_last=goes_last,
-    goes_last_in_what_if=goes_last_in_what_if,
     job_holds_resources=hold_for_run,
     run_ended=charge_run,
     job_left_plan=release_hold,

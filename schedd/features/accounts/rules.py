@@ -10,7 +10,7 @@ from typing import Final
 
 from schedd.engine.component.hook_values import PricedUse, UseBegan
 from schedd.engine.component.job_hooks import charge_factor
-from schedd.engine.facts.job_requests import ParsedRequest
+from schedd.engine.facts.job_requests import HYPOTHETICAL, ParsedRequest
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.ranking import set_rank
@@ -83,6 +83,8 @@ def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
 def wait_for_account(rules: AccountSettings, account: Account | None, facts: JobFacts) -> WaitingFor | None:
     """Return the wait of a job without an existing ``account`` or without access to it; None: no wait."""
     user = facts.owner.partition("@")[0]
+    if facts.id == HYPOTHETICAL and not (user if account is not None else find_account(rules, facts)):
+        return None
     if account is not None:
         if account.lets(user):
             return None

@@ -36,18 +36,6 @@ def wait_in_what_if(
     return missing_funds(account, available, most, site.economy.currency)
 
 
-def goes_last_in_what_if(
-    published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest, instead_of: str
-) -> bool:
-    """Whether a hypothetical job is planned after all others, since its account has too little."""
-    rules = published.settings.site.part(AccountSettings)
-    account = published.part(PublishedAccounts).accounts.get(find_account(rules, facts))
-    if rules.empty != "last" or account is None or account.closed:
-        return False
-    available, most = _funds(published, account, facts, understood, instead_of)
-    return available < most
-
-
 def _funds(
     published: PlanSnapshot, account: Account, facts: JobFacts, understood: ParsedRequest, instead_of: str
 ) -> tuple[int, int]:

@@ -532,25 +532,3 @@ def wait_in_what_if(
             if limit.counts == counts and total + meter.counted(published.as_of) + amount > limit.amount:
                 return _explain_wait(limit, amount, total, meter, published.as_of)
     return None
-
-
-def goes_last_in_what_if(
-    published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest, instead_of: str
-) -> bool:
-    """Whether a hypothetical job would be beyond a soft limit. The job ``instead_of`` makes room for it."""
-    part = published.part(PublishedLimits)
-    soft = [limit for limit in part.limits if limit.counts == "soft"]
-    if not soft:
-        return False
-    shared, types = published.copies.keys(), ResourceTypes(published.server.resources)
-    claim = make_claim(facts, understood, shared, types, job_scopes(published, facts))
-    other = published_record(published, instead_of) if instead_of else None
-    mine: dict[str, int] = {}
-    if other is not None and other.slot >= 0 and published.starts[other.slot] >= 0:
-        own = make_claim(other.facts, other.understood, shared, types, job_scopes(published, other.facts))
-        beyond = part.last.get(other.id)
-        mine = {pool: amount for pool, limit, amount in _claimed(soft, own) if limit != beyond}
-    return any(
-        part.totals.get(pool, 0) - mine.get(pool, 0) + amount > limit.amount
-        for pool, limit, amount in _claimed(soft, claim)
-    )

@@ -4,7 +4,12 @@ from typing import Final
 
 from schedd.engine.component.declaration import Component
 from schedd.engine.component.hook_values import AlertKind
-from schedd.features.preemption.descriptions import block_names, describe_preemption, preemption_barrier
+from schedd.features.preemption.descriptions import (
+    block_names,
+    describe_arrival,
+    describe_preemption,
+    preemption_barrier,
+)
 from schedd.features.preemption.ended_runs import charged_jobs, count_run, is_being_preempted
 from schedd.features.preemption.following import follow_preemptions, leave_preemption
 from schedd.features.preemption.risks import delay_risk, note_start
@@ -34,7 +39,6 @@ from schedd.features.preemption.state import (
     without_slots,
 )
 from schedd.features.preemption.suspensions import awaits_resume, note_run, suspended_slots
-from schedd.features.preemption.what_if import goes_last_in_what_if, start_by_preemption
 from schedd.wire import Preempt, PreemptionDone, Resume
 
 COMPONENT: Final = Component(
@@ -68,7 +72,6 @@ COMPONENT: Final = Component(
     promises_nothing=gets_no_promise,
     start_barrier=preemption_barrier,
     goes_last=goes_last,
-    goes_last_in_what_if=goes_last_in_what_if,
     requeued_on_purpose=is_being_preempted,
     charged_jobs=charged_jobs,
     job_holds_resources=note_start,
@@ -89,7 +92,7 @@ COMPONENT: Final = Component(
     published=published_preemptions,
     notes=describe_preemption,
     preempted_in_preview=preview_preemptions,
-    earlier_in_what_if=start_by_preemption,
+    arrival_note=describe_arrival,
     clock_set_back=limit_moments,
     open_decisions={Preempt: awaits_preemption, Resume: awaits_resume},
     record_changed=note_run,

@@ -155,6 +155,23 @@ def _protection(
     return f"that would not let it start {format_length(settings.gain)} earlier without a broken promise"
 
 
+def words_of_moves(job: str) -> str:
+    """Return why other jobs move when a preemptor is planned before them without a preemption."""
+    return f"job {job}, which may preempt others, is planned before them"
+
+
+def describe_arrival(state: EngineState, record: JobRecord) -> str:
+    """Return what an arrived hypothetical job does to others; empty: nothing."""
+    one = preemption_state(state).planned.get(record.id)
+    if one is not None:
+        victims = name_victims("would", victim_methods(one))
+        return f"{victims}: {one.lost:,} core-seconds of work lost"
+    words = words_of_moves(record.id)
+    if any(changes.words == words and (changes.slots != record.slot).any() for changes in state.moves):
+        return "jobs planned before it would move, and keep their promises"
+    return ""
+
+
 def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]:
     """Return sentences for the job's readers: its victims, or its preemptor and the time."""
     known = published.part(PublishedPreemptions)

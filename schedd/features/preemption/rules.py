@@ -20,7 +20,7 @@ from schedd.features.preemption.candidates import (
     is_scavenger,
     may_begin,
 )
-from schedd.features.preemption.descriptions import name_victims, victim_methods
+from schedd.features.preemption.descriptions import name_victims, victim_methods, words_of_moves
 from schedd.features.preemption.following import (
     GIVEN_UP_AFTER_S,
     preemption_settings,
@@ -223,7 +223,7 @@ def _apply_arrangement(
         preemption_state(state).planned[record.id] = one
         words = f"job {record.id} {name_victims('will', victim_methods(one))}"
     else:
-        words = f"job {record.id}, which may preempt others, is planned before them"
+        words = words_of_moves(record.id)
     state.bound[slot] = min(int(state.bound[slot]), found.start)  # nothing displaces it
     state.next_due = None
     new = plan.starts(gone)

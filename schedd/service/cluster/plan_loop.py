@@ -16,7 +16,7 @@ from schedd.service.cluster.deliveries import DeliveryResult, PendingDelivery, c
 from schedd.service.cluster.engine_calls import EngineCallFailed
 from schedd.service.cluster.errors import EventsNotStorable, PlannerStopped, StandingBy
 from schedd.service.cluster.planner_condition import PlannerCondition
-from schedd.service.questions.plan_fork import PlanFork, fork_plan
+from schedd.service.questions.plan_fork import PlanFork, wrap_plan
 from schedd.store import AuditRecord, NotLeader, StoreError
 from schedd.wire import Event, LogLost
 
@@ -185,7 +185,7 @@ class PlanLoop(PlannerCondition):
     def wrap_fork(self, engine: Engine, plan: Plan) -> PlanFork:
         """Wrap ``plan``, a copy of the engine's own, for questions. For the planner's thread."""
         self._publisher.catch_up(engine)
-        return fork_plan(engine.state, self._publisher.latest, plan)
+        return wrap_plan(engine.state, self._publisher.latest, plan)
 
     def _check_open(self) -> None:
         if self.failure or self._stopping:

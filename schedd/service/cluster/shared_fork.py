@@ -25,7 +25,7 @@ class SharedFork:
             if same or (batches == self._batches and time.monotonic() - self._made < _GOOD_S):
                 return last
         publisher.catch_up(engine)
-        self.last = made = fork_plan(engine.state, publisher.latest)
+        self.last = made = fork_plan(engine, publisher.latest)
         self._batches, self._made = batches, time.monotonic()
         return made
 

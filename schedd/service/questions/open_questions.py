@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
+from schedd.engine import Engine
 from schedd.plan.plan import Plan
 from schedd.plan.work_limits import WorkSpent
 
@@ -77,6 +78,23 @@ def limit_plan_work(plan: Plan) -> None:
         plan.limit_work(all_of_them=QUESTION_WORK)
     else:
         question.add_limited_plan(plan)
+
+
+def limit_engine_work(engine: Engine) -> Callable[[], None]:
+    """Limit each call of an engine, which is not used afterwards, to the work of one question. Return a
+    function that raises WorkSpent if that was exceeded or the question was cancelled.
+    """
+    engine.work_limit = QUESTION_WORK
+    plan = engine.state.plan
+    go_on = cancellation_check(plan)
+
+    def check() -> None:
+        go_on()
+        if plan.is_work_spent:
+            raise plan.work_spent_error()
+
+    check()
+    return check
 
 
 def cancellation_check(plan: Plan) -> Callable[[], None]:

@@ -10,21 +10,20 @@ from typing import TypeVar
 import numpy as np
 
 from schedd.dialect import canonical
-from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.moldable import with_walltime
 from schedd.dialect.walltime_scale import SCALE, WalltimeScale
 from schedd.engine import (
-    ArrivalStanding,
+    BOOKING,
+    HYPOTHETICAL,
+    Engine,
     EngineState,
     FormCandidate,
     JobRecord,
     LimitBook,
     ParsedRequest,
     PlanSnapshot,
-    RankingBasis,
     RequestReader,
-    arrival_standing,
     as_planned_request,
     best_form,
     components,
@@ -48,13 +47,13 @@ from schedd.plan.criteria import parse_criteria
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns
 from schedd.plan.plan import Plan
 from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement
-from schedd.policy.affordable_places import Tariff
 from schedd.policy.site import Placing
+from schedd.service.questions.arrivals import Arrival, handle_arrival
 from schedd.service.questions.cheapest_start import CheapestStart
 from schedd.service.questions.open_questions import limit_plan_work, limit_searches
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
 from schedd.service.questions.trial import DeadlineOrder, SubmissionTrial, TasksEnd, task_ends
-from schedd.service.questions.vnode_requests import adapter_amounts, request_vnodes
+from schedd.service.questions.vnode_requests import adapter_amounts, request_vnodes, with_requested_vnodes
 from schedd.wire import JobFacts
 from schedd.wire.quick_init import quick_replace
 
@@ -103,16 +102,17 @@ class PlanFork:
         ranks: Ints | None = None,
         uncounted: Collection[str] = (),
         bounds: Ints | None = None,
-        ranking: RankingBasis | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.published = published
         self.ranks = ranks if ranks is not None else np.zeros(published.starts.shape[0], np.int64)
         self.columns = columns
         self.walltime_use = walltime_use
         self._bounds = bounds if bounds is not None else published.bound
-        self._plan = plan
+        self._first_plan = plan
+        self._searched_plan = plan if engine is None else None  # the engine's own stays as it is
         self._limits = limits
-        self._ranking = ranking or RankingBasis()
+        self._engine = engine
         self._bare: Plan | None = None
         self._other: tuple[str, Plan] | None = None
         self._obeyed = published.settings.site.obeyed
@@ -173,13 +173,14 @@ class PlanFork:
         number of equal jobs in ``tasks`` (ascending; impossible or too expensive ones are left out). Raises
         NotUnderstood, and WorkSpent beyond QUESTION_WORK.
 
-        Of a job with several forms, such as partitions or sizes, the one that the engine would choose counts:
-        see ``best_form``. Walltimes in ``changes`` are those to request.
+        A copy of the engine handles the arrival or alteration. Walltimes in ``changes`` are those to request.
         """
         variants, walltimes = self._variants(facts), walltimes_in_what_if(self.published, facts)
         moment = max(now, self.as_of)
-        facts = self._planned_form(facts, moment, instead_of, without_slots)
         with self._lock, ExitStack() as stack:
+            arrival = self._handle_arrival(facts, moment, instead_of, without_slots)
+            if arrival is not None:
+                facts = arrival.facts
             request, understood = self._read(facts)
             other = instead_of or without_slots
             plan = self._plan_without(instead_of, moment, without_slots) if other else self._plan
@@ -187,24 +188,12 @@ class PlanFork:
             placing = self.published.settings.site.placement
             best = placing is not Placing.FIRST_GAP
             asking = self._trial(plan, facts, understood, moment, best=best)
-            asking = replace(asking, within=self._cost_limit(facts, moment))
             ahead = placing is Placing.BEST_GAP_EDF and read_deadline(facts.resources, facts.submitted)
-            answer = (
-                self._immediate_answer(facts, request, understood)
-                or asking.limit_exceeded(request, understood.walltime)  # before others, which may pass
-                or self._component_wait(facts, understood, instead_of)
-                or self._queue_policy_answer(asking, request, understood.walltime, only=len(variants) == 1)
-            )
+            answer = arrival.answer if arrival is not None else self._gap(asking, facts, request, understood)
             if answer is None:
-                trial = self._in_deadline_order(asking) if ahead else asking
-                answer = trial.start(request, understood.walltime) or self._no_start(facts, request)
-            means = ""
-            if isinstance(answer, StartKnown) and answer.placement.start > asking.ready:
-                earlier = self._in_deadline_order(asking) if ahead else self._on_own_plan(asking)
-                standing = self._standing(facts, understood, instead_of)
-                answer, means = earlier.sooner(
-                    answer, request, understood.walltime, self.published, self.ranks, standing
-                )
+                only = len(variants) == 1
+                policy = self._queue_policy_answer(asking, request, understood.walltime, only=only)
+                answer = policy or self._no_start(facts, request)
             at_once = later = False
             if isinstance(answer, StartKnown):
                 at_once = answer.placement.start == asking.ready
@@ -249,7 +238,10 @@ class PlanFork:
                     for one in trials
                 ]
                 many = tuple(task_ends(tried, tasks))
-        remarks = (means, scale.describe() if scale is not None else "")
+        remarks = (
+            arrival.remark if arrival is not None else "",
+            scale.describe() if scale is not None else "",
+        )
         return WhatIfAnswer(
             answer,
             understood.walltime,
@@ -268,27 +260,53 @@ class PlanFork:
             scale,
         )
 
-    def _on_own_plan(self, asking: SubmissionTrial) -> SubmissionTrial:
-        """Return the trial on a plan of its own, in which planned jobs may be moved."""
-        plan = asking.plan.fork()
-        limit_plan_work(plan)
-        return replace(asking, plan=plan)
+    def _handle_arrival(
+        self, facts: JobFacts, moment: int, instead_of: str, without_slots: tuple[int, ...]
+    ) -> Arrival | None:
+        """Return the engine's plan after the arrival of the job, or its alteration; None for a booking."""
+        if facts.id.startswith(BOOKING):
+            return None
+        if self._engine is None:
+            raise TypeError("a fork with another plan than the engine's answers no what-if")
+        known = self._engine.state.records
+        facts = self._with_vnodes(self._with_defaults(facts))
+        altered = instead_of in known
+        if altered or facts.id in known:
+            facts = replace(facts, id=instead_of if altered else HYPOTHETICAL)
+        return handle_arrival(self._engine, facts, moment, altered=altered, free=without_slots)
+
+    def _gap(
+        self, asking: SubmissionTrial, facts: JobFacts, request: Request, understood: ParsedRequest
+    ) -> Answer:
+        """Return the first gap for a booking, which displaces no job."""
+        return (
+            self._immediate_answer(facts, request, understood)
+            or asking.start(request, understood.walltime)
+            or self._no_start(facts, request)
+        )
 
     def _in_deadline_order(self, asking: SubmissionTrial) -> SubmissionTrial:
         """Return the trial on a plan of its own, in which jobs with later deadlines may be displaced."""
         patience, use = self.published.settings.search_patience, self.walltime_use
         order = DeadlineOrder(self.columns, self._bounds, self.ranks, patience, use)
-        return replace(self._on_own_plan(asking), order=order)
+        plan = asking.plan.fork()
+        limit_plan_work(plan)
+        return replace(asking, plan=plan, order=order)
 
-    def _standing(
-        self, facts: JobFacts, understood: ParsedRequest, instead_of: str
-    ) -> ArrivalStanding | None:
-        """Return the rank of a job at its arrival; None: ranks have no effect."""
-        return arrival_standing(self.published, self._ranking, self._limits, facts, understood, instead_of)
+    @property
+    def _plan(self) -> Plan:
+        """The plan for searches; the caller holds the lock."""
+        if self._searched_plan is None:
+            self._searched_plan = self._first_plan.fork()
+        return self._searched_plan
 
     def _variants(self, facts: JobFacts) -> Sequence[JobFacts]:
-        """Return the alternatives of a job, with the defaults of its queue and of the server for the
-        resources that features obey: the server adds them to each job that is submitted.
+        """Return the alternatives of a job, as the server would accept it."""
+        return variants_in_what_if(self.published, self._with_defaults(facts))
+
+    def _with_defaults(self, facts: JobFacts) -> JobFacts:
+        """Return a job with the defaults of its queue and of the server for the resources that features obey:
+        the server adds them to each job that is submitted.
         """
         if self._obeyed:
             queue = self.published.queues.get(facts.queue)
@@ -297,7 +315,7 @@ class PlanFork:
             added = {k: text for k, text in defaults.items() if k.lower() in self._obeyed - named}
             if added:
                 facts = replace(facts, resources={**facts.resources, **added})
-        return variants_in_what_if(self.published, facts)
+        return facts
 
     def _planned_form(
         self, facts: JobFacts, moment: int, instead_of: str, without_slots: tuple[int, ...] = ()
@@ -451,7 +469,7 @@ class PlanFork:
         """Return this fork with another plan, which must not be used elsewhere then."""
         return PlanFork(
             plan, self.published, self._limits, self.columns, self.walltime_use, self.ranks, self._uncounted,
-            self._bounds, self._ranking,
+            self._bounds,
         )  # fmt: skip
 
     def _read(self, facts: JobFacts) -> tuple[Request, ParsedRequest]:
@@ -467,6 +485,19 @@ class PlanFork:
             return found, replace(understood, request=found)
         return understood.request, understood
 
+    def _with_vnodes(self, facts: JobFacts) -> JobFacts:
+        """Return a job as the adapter would report it."""
+        if not self._adapter_amounts:
+            return facts
+        queue = self.published.queues.get(facts.queue)
+        request = self._intake.read(facts, queue, self.published.server.defaults).request
+        if request is None:
+            return facts
+        place = facts.resources.get("place", "")
+        count = self._plan.count_candidates
+        found = request_vnodes(request, place, self._adapter_amounts, count, self._hosts)
+        return with_requested_vnodes(facts, request, found)
+
     def _trial(
         self, plan: Plan, facts: JobFacts, understood: ParsedRequest, moment: int, *, best: bool
     ) -> SubmissionTrial:
@@ -478,15 +509,6 @@ class PlanFork:
             restriction=job_restriction(self.published, facts), scopes=job_scopes(self.published, facts),
             node_order=node_order(self.published, facts),
         )  # fmt: skip
-
-    def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
-        """Return the prices, the job's cost limit, and the currency; None without a hard limit."""
-        site = self.published.settings.site
-        most, economy = read_cost_limit(facts.resources), site.economy
-        if not site.hard_limits or most is None or not economy.prices:
-            return None
-        nodes = {name: one.properties for name, one in self.published.nodes.items()}
-        return Tariff(economy, nodes, moment - moment % 86_400), most, economy.currency
 
     def _immediate_answer(
         self, facts: JobFacts, request: Request, understood: ParsedRequest
@@ -596,13 +618,25 @@ def _with_walltimes(facts: JobFacts, walltimes: tuple[int, int] | None) -> list[
     return [_with_walltime(facts, walltime) for walltime in tried]
 
 
-def fork_plan(state: EngineState, published: PlanSnapshot, plan: Plan | None = None) -> PlanFork:
-    """Fork the state's plan, or wrap ``plan``, a fork of it that ``published`` describes.
+def fork_plan(engine: Engine, published: PlanSnapshot) -> PlanFork:
+    """Fork the engine and its plan. Call it between batches, in the thread that owns the engine."""
+    fork = engine.fork()
+    return _fork_of_state(fork.state, published, fork.state.plan, fork)
+
+
+def wrap_plan(state: EngineState, published: PlanSnapshot, plan: Plan) -> PlanFork:
+    """Wrap ``plan``, a fork of the state's plan that ``published`` describes; it answers no what-if.
 
     Call it between batches, in the thread that owns the state.
     """
+    return _fork_of_state(state, published, plan, None)
+
+
+def _fork_of_state(
+    state: EngineState, published: PlanSnapshot, plan: Plan, engine: Engine | None
+) -> PlanFork:
     return PlanFork(
-        plan if plan is not None else state.plan.fork(),
+        plan,
         published,
         state.limits.copy(),
         state.columns.copy(),
@@ -610,5 +644,5 @@ def fork_plan(state: EngineState, published: PlanSnapshot, plan: Plan | None = N
         state.rank.copy(),
         state.uncounted,
         last_starts(state) if state.site.placement is Placing.BEST_GAP_EDF else None,
-        RankingBasis.from_state(state),
+        engine,
     )

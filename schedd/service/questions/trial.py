@@ -11,17 +11,12 @@ from schedd.alternatives.node_economics import NodeEconomics
 from schedd.dialect.deadline import read_deadline
 from schedd.engine import (
     HORIZON,
-    ArrivalStanding,
     LimitBook,
     ParsedRequest,
     PlanSnapshot,
     Restriction,
     as_planned_request,
-    earlier_start_in_what_if,
-    move_past_lower_ranks,
     planned_shares,
-    rank_unmovable_first,
-    unmovable_jobs,
 )
 from schedd.model import FOREVER, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
@@ -33,16 +28,10 @@ from schedd.plan.records import RequestVariant
 from schedd.plan.views import StartWindow, find_windows
 from schedd.plan.work_limits import WorkSpent
 from schedd.policy.access import Access
-from schedd.policy.affordable_places import Tariff, move_to_affordable_place, too_expensive
 from schedd.service.questions.cheapest_start import CheapestStart, candidate_starts, cheapest_start
 from schedd.wire import JobFacts
 
 _T = TypeVar("_T")
-_DISPLACED = {
-    False: "jobs of lower priority would move behind it, and keep their promises",
-    True: "jobs of lower priority would move behind it, even beyond their promises",
-}
-"""Remarks, by whether the job may break promises."""
 _WINDOWS = 100  # maximum number of start windows in the search for the cheapest start
 
 
@@ -106,7 +95,6 @@ class SubmissionTrial:
     columns: ScoringColumns
     weights: CriterionWeights | None  # weights for choosing among gaps; None: the first gap
     order: DeadlineOrder | None = None  # it is also tried before jobs with later deadlines
-    within: tuple[Tariff, float, str] | None = None  # prices, a hard cost limit, and the currency
     restriction: Restriction | None = None  # the nodes and times that the job is restricted to
     scopes: frozenset[str] = frozenset()  # the labels of the job, for limits
     node_order: str = ""  # the order of nodes that is preferred for the job
@@ -156,59 +144,10 @@ class SubmissionTrial:
             if isinstance(slot, WaitingFor):
                 return slot
             start = self._place(slot)
-            if start >= 0 and self.within is not None:
-                tariff, most, unit = self.within
-                start, first = move_to_affordable_place(
-                    self.plan, slot, tariff, most, self.now, lambda: self._place(slot)
-                )
-                if start < 0:
-                    return too_expensive(most, first, unit)
             if start < 0:
                 return None
             shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in planned_shares(self.plan, slot))
             return StartKnown(Placement(start, start + walltime, shares))
-
-    def sooner(
-        self,
-        answer: StartKnown,
-        request: Request,
-        walltime: int,
-        published: PlanSnapshot,
-        ranks: Ints,
-        standing: ArrivalStanding | None,
-    ) -> tuple[StartKnown, str]:
-        """Return an earlier answer with its remark: before jobs of lower rank, or by other means of a
-        component; without any, the present answer. The plan is changed: it must be the trial's own.
-        """
-        plan, now = self.plan, self.now
-        with self._slot(request, walltime) as slot:
-            if isinstance(slot, WaitingFor) or self._place(slot) < 0:
-                return answer, ""
-            note = ""
-            if standing is not None:
-                size = plan.jobs.size
-                rank, bound = np.zeros(size, np.int64), np.full(size, FOREVER)
-                rank[: ranks.shape[0]] = ranks[:size]
-                rank[slot] = standing.rank
-                bound[: published.bound.shape[0]] = published.bound[:size]
-                bound[slot], ranks = FOREVER, rank
-                if self.within is None:
-                    breaks = standing.breaks_promises
-                    above = rank
-                    if breaks:
-                        above = rank_unmovable_first(rank, unmovable_jobs(published), published.ids)
-                    moves = move_past_lower_ranks(plan, slot, above, bound, now, breaks=breaks)
-                    note = _DISPLACED[breaks] if len(moves) else ""
-            found = earlier_start_in_what_if(published, plan, slot, self.facts, now, ranks)
-            if found is None and not note:
-                return answer, ""
-            if found is not None:
-                note = found.note
-                plan.remove(slot, now)
-                plan.place_at(slot, found.start, found.takes)
-            start = plan.start(slot)
-            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in planned_shares(plan, slot))
-            return StartKnown(Placement(start, start + walltime, shares)), note
 
     def tried(self, request: Request, walltime: int, ask: Callable[[Plan, int], _T]) -> _T | None:
         """Return ``ask(plan, slot)`` with the job in its earliest placement; None if there is none."""

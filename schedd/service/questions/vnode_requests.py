@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.model import Chunk, Place, Request
-from schedd.wire import NodeFacts
+from schedd.wire import JobFacts, NodeFacts
 from schedd.wire.resources import OWN_VNODE, cpu_amount_name, gpu_amount_name, is_adapter_amount
 
 _VSCATTER: Final = "vscatter"
@@ -40,6 +40,22 @@ def request_vnodes(
         own = tuple(_with_amount(chunk, OWN_VNODE, 1) for chunk in chunks)
         return replace(request, chunks=own, place=Place.FREE)
     return request if chunks == request.chunks else replace(request, chunks=chunks)
+
+
+def with_requested_vnodes(facts: JobFacts, request: Request, found: Request) -> JobFacts:
+    """Return a job with the amounts in its ``select`` that ``found`` has in addition to its request."""
+    parts = facts.resources.get("select", "").split("+")
+    if request == found or len(parts) != len(found.chunks):
+        return facts
+    for i, (chunk, more) in enumerate(zip(request.chunks, found.chunks, strict=True)):
+        added = [
+            f":{name}={amount}" for name, amount in more.resources if (name, amount) not in chunk.resources
+        ]
+        parts[i] += "".join(added)
+    resources = {**facts.resources, "select": "+".join(parts)}
+    if request.place is not found.place:
+        resources["place"] = "free"
+    return replace(facts, resources=resources)
 
 
 def _with_kinds(chunk: Chunk, amounts: frozenset[str]) -> Chunk:

@@ -310,7 +310,7 @@ def test_jobs_with_a_closed_account_wait_also_where_empty_accounts_go_last() -> 
     closed = "budget: account phys, which is closed"
     assert {site.wait_reason(job) for job in ("2", "3", "4")} == {closed}
     facts = replace(site.server.jobs["4"], id="")
-    fork = fork_plan(site.engine.state, publish_snapshot(site.engine.state))
+    fork = fork_plan(site.engine, publish_snapshot(site.engine.state))
     assert isinstance(fork.what_if(facts, site.server.now).answer, WaitingFor)
     site.set_account(amount=600)
     assert sorted([site.start("2") or 0, site.start("3") or 0, site.start("4") or 0]) == [100, 200, 300]
@@ -473,7 +473,7 @@ def test_a_what_if_waits_for_an_account_as_a_submitted_job_does(
     site = AccountCluster(**rules)
     if accounts:
         site.set_account(amount=1000, users=users)
-    fork = fork_plan(site.engine.state, publish_snapshot(site.engine.state))
+    fork = fork_plan(site.engine, publish_snapshot(site.engine.state))
     site.submit("1", "1:ppn=4", 100, **facts)
     found = fork.what_if(replace(site.record("1").facts, id="what-if"), T).answer
     answer = site.record("1").answer
@@ -484,7 +484,7 @@ def test_a_question_that_cannot_name_an_account_is_answered_without_one() -> Non
     site = AccountCluster(unknown="wait")
     site.set_account(amount=1000)
     site.submit("1", "1:ppn=4", 100)
-    fork = fork_plan(site.engine.state, publish_snapshot(site.engine.state))
+    fork = fork_plan(site.engine, publish_snapshot(site.engine.state))
     facts = site.record("1").facts
     assert isinstance(fork.what_if(replace(facts, id="what-if"), T).answer, StartKnown)
     assert fork.what_if(facts, T, instead_of="1").answer == site.record("1").answer

@@ -164,7 +164,7 @@ def test_a_what_if_says_that_the_job_would_be_held() -> None:
         wanted = {"nodes": "1:ppn=4", "walltime": "100", **deadline_in(seconds)}
         facts = JobFacts(id="x", owner="ann@login", queue="batch", submitted=T, resources=wanted)
         state = site.engine.state
-        return fork_plan(state, publish_snapshot(state)).what_if(facts, T).answer
+        return fork_plan(site.engine, publish_snapshot(state)).what_if(facts, T).answer
 
     assert isinstance(ask(100), StartKnown)
     answer = ask(99)

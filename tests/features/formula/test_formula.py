@@ -378,7 +378,7 @@ def test_blockers_name_the_formula_of_jobs_that_go_first_by_their_value() -> Non
     for job, priority in (("1", 0), ("2", 0), ("3", 5)):
         site.submit(job, priority=priority, walltime=200 if job == "2" else 100)
     state = site.engine.state
-    found = explain(fork_plan(state, publish_snapshot(state)), "2", state.now)
+    found = explain(fork_plan(site.engine, publish_snapshot(state)), "2", state.now)
     assert found is not None
     by = {one.name: one.ranked_by for one in found.blockers}
     assert by == {"1": "", "3": "formula.expression"}

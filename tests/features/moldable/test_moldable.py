@@ -213,7 +213,7 @@ def test_a_what_if_chooses_like_the_plan() -> None:
     cluster = Cluster()
     cluster.reserve("r", "n1", start=1000, end=3000)
     state = cluster.engine.state
-    fork = fork_plan(state, publish_snapshot(state))
+    fork = fork_plan(cluster.engine, publish_snapshot(state))
 
     def what_if_start(**resources: str) -> tuple[int, int]:
         facts = JobFacts(id="", owner="ann", queue="batch", submitted=T, resources=resources)
@@ -221,7 +221,7 @@ def test_a_what_if_chooses_like_the_plan() -> None:
         assert isinstance(found.answer, StartKnown)
         return found.answer.placement.start - T, found.walltime
 
-    assert what_if_start(nodes="1:ppn=4", minwclimit="200", walltime="2000") == (0, 987)
+    assert what_if_start(nodes="1:ppn=4", minwclimit="200", walltime="2000") == (0, 1000)
     assert what_if_start(trl="4@2000:2@990") == (0, 990)
     assert what_if_start(nodes="1:ppn=4", minwclimit="200", walltime="2000", deadline=str(T + 500)) == (
         0,

@@ -117,7 +117,7 @@ def test_a_changed_policy_and_new_nodes_are_followed_and_a_checkpoint_keeps_the_
         plan = engine.state.plan
         assert plan.node_ranks("site") == cluster.engine.state.plan.node_ranks("site") != {}
     cluster.submit("3", walltime=50)
-    fork = fork_plan(cluster.engine.state, publish_snapshot(cluster.engine.state))
+    fork = fork_plan(cluster.engine, publish_snapshot(cluster.engine.state))
     answer = fork.what_if(cluster.record("3").facts, T + 60, instead_of="3").answer
     assert isinstance(answer, StartKnown)
     assert [share.node for share in answer.placement.shares] == cluster.planned_node_names("3") == ["n4"]
@@ -195,7 +195,7 @@ def test_jobs_start_when_they_would_without_a_choice_and_get_nodes_with_the_most
     for i, (nodes, ppn, length) in enumerate(jobs[1:], 1):
         before = chosen.engine.fork()
         chosen.submit(str(i), f"{nodes}:ppn={ppn}", 100 * length)
-        fork = fork_plan(before.state, publish_snapshot(before.state))
+        fork = fork_plan(before, publish_snapshot(before.state))
         answer = fork.what_if(chosen.record(str(i)).facts, chosen.server.now).answer
         assert isinstance(answer, StartKnown)
         assert chosen.start(str(i)) == answer.placement.start - T

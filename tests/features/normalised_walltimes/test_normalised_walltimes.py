@@ -47,7 +47,7 @@ def set_walltime(cluster: Cluster, run: Run) -> None:
 
 def question(cluster: Cluster, **more: Any) -> tuple[PlanFork, JobFacts]:
     state = cluster.engine.state
-    fork = fork_plan(state, publish_snapshot(state))
+    fork = fork_plan(cluster.engine, publish_snapshot(state))
     resources = {"nodes": "1:ppn=4", "walltime": "400"}
     facts = JobFacts(id="q", owner="bob@login", queue="batch", submitted=T, resources=resources)
     return fork, replace(facts, **more)

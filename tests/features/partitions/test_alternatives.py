@@ -18,7 +18,7 @@ TWO: dict[str, Any] = {"sets": {"a": {"nodes": ["n1", "n2"]}, "b": {"nodes": ["n
 
 
 def fork_of(cluster: Cluster) -> PlanFork:
-    return fork_plan(cluster.engine.state, publish_snapshot(cluster.engine.state))
+    return fork_plan(cluster.engine, publish_snapshot(cluster.engine.state))
 
 
 def hypothetical(nodes: str, family: Any = "torque", **resources: str) -> JobFacts:

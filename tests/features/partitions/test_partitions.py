@@ -393,7 +393,7 @@ def test_a_hypothetical_job_is_placed_in_the_partition_with_the_earliest_start()
     facts = cluster.record("1").facts
 
     def what_if_in(name: str) -> Answer:
-        fork = fork_plan(cluster.engine.state, publish_snapshot(cluster.engine.state))
+        fork = fork_plan(cluster.engine, publish_snapshot(cluster.engine.state))
         resources = {"nodes": "1:ppn=4", "walltime": "100", "partition": name}
         return fork.what_if(replace(facts, id="", state="Q", resources=resources, shares=()), T).answer
 
@@ -415,7 +415,7 @@ def test_a_hypothetical_job_stays_inside_the_partitions_that_it_is_restricted_to
         cluster.submit(job)
     facts = cluster.record("1").facts
     for resources in ({}, {"partition": OUTSIDE_ALL}):
-        fork = fork_plan(cluster.engine.state, publish_snapshot(cluster.engine.state))
+        fork = fork_plan(cluster.engine, publish_snapshot(cluster.engine.state))
         asked = {"nodes": "1:ppn=4", "walltime": "100", **resources}
         answer = fork.what_if(replace(facts, id="", state="Q", resources=asked, shares=()), T).answer
         if resources:

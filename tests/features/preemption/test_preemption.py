@@ -210,7 +210,7 @@ def test_planned_jobs_move_for_a_preemptor_before_any_is_preempted() -> None:
     assert (cluster.start("now"), cluster.start("next"), cluster.planned("now")) == (2_000, 2_500, [])
     assert cluster.orders() == []
     state = cluster.engine.state
-    found = fork_plan(state, publish_snapshot(state)).what_if(hypothetical_job("urgent"), T + 1_990)
+    found = fork_plan(cluster.engine, publish_snapshot(state)).what_if(hypothetical_job("urgent"), T + 1_990)
     assert isinstance(found.answer, StartKnown)
     cluster.at(2_100)
     assert (cluster.runs("now"), cluster.breaches("next")) == ([2_000], [])
@@ -543,7 +543,7 @@ def test_what_if_of_an_urgent_job_names_its_victims_and_changes_nothing() -> Non
     cluster.submit("next", "1:ppn=4", 1_000)
     cluster.at(2_000)
     state = cluster.engine.state
-    fork = fork_plan(state, publish_snapshot(state))
+    fork = fork_plan(cluster.engine, publish_snapshot(state))
     for _ in range(2):
         found = fork.what_if(hypothetical_job("urgent"), T + 2_000)
         assert isinstance(found.answer, StartKnown)
@@ -826,7 +826,7 @@ def test_a_class_that_breaks_promises_does_not_take_what_running_jobs_are_preemp
     assert (list(preemption_state(cluster.engine.state).planned), start) == (["2"], 720)
     state, facts = cluster.engine.state, JobFacts(id="3", owner="bob@login", queue="batch", submitted=T + 700)
     facts = replace(facts, resources={"nodes": "1:ppn=4", "walltime": "100"})
-    expected = fork_plan(state, publish_snapshot(state)).what_if(facts, T + 700).answer
+    expected = fork_plan(cluster.engine, publish_snapshot(state)).what_if(facts, T + 700).answer
     cluster.submit("3", owner="bob@login")
     assert (cluster.start("2"), cluster.at_risk("2")) == (start, "")
     assert isinstance(expected, StartKnown)

@@ -272,7 +272,7 @@ def test_what_if_names_the_jobs_that_would_be_suspended() -> None:
     cluster.submit("a", "1:ppn=4", 10_000)
     cluster.at(2_000)
     state = cluster.engine.state
-    found = fork_plan(state, publish_snapshot(state)).what_if(hypothetical_job("urgent"), T + 2_000)
+    found = fork_plan(cluster.engine, publish_snapshot(state)).what_if(hypothetical_job("urgent"), T + 2_000)
     assert found.notes == ("would suspend job a: 0 core-seconds of work lost",)
 
 
@@ -339,7 +339,7 @@ def test_what_if_of_an_urgent_job_agrees_with_its_start_after_random_events(seed
         "mem": f"{draw.choice((1, 3, 6))}gb",
     }
     facts = JobFacts(id="", owner="ann@login", queue="urgent", submitted=now, resources=resources)
-    found = fork_plan(state, publish_snapshot(state)).what_if(facts, now)
+    found = fork_plan(cluster.engine, publish_snapshot(state)).what_if(facts, now)
     assert isinstance(found.answer, StartKnown)
     cluster.preempts = cluster.obeys = False
     cluster.send(*cluster.server.submit(replace(facts, id="x"), 100))

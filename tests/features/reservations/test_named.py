@@ -211,7 +211,7 @@ def test_a_question_is_answered_as_the_job_would_be_planned() -> None:
     cluster = Cluster(nodes=3)
     reserve(cluster, "school", 500, 1500, "n2", users=("ann",))
     state = cluster.engine.state
-    fork = fork_plan(state, publish_snapshot(state))
+    fork = fork_plan(cluster.engine, publish_snapshot(state))
 
     def what_if_in_school(walltime: int, **more: Any) -> Answer:
         resources = {"nodes": "1:ppn=4", "walltime": str(walltime), "advres": "school"}
@@ -230,7 +230,7 @@ def test_a_question_is_answered_as_the_job_would_be_planned() -> None:
     wide = JobFacts(id="what-if", queue="batch", submitted=T, owner="ann@login", resources=both)
     assert "the nodes of reservation school cannot hold it" in str(fork.what_if(wide, T).answer)
     cluster.submit("1", walltime=800, resources={"advres": "school"})
-    fork = fork_plan(state, publish_snapshot(state))
+    fork = fork_plan(cluster.engine, publish_snapshot(state))
     assert "room in reservation school" in str(what_if_in_school(400))
 
 
