@@ -604,7 +604,7 @@ def test_a_preemptor_that_waits_for_its_preemption_names_the_rule(min_run: int, 
     cluster = waiting_preemptor(min_run=min_run)
     state = cluster.engine.state
     published = publish_snapshot(state)
-    found = explain(fork_plan(state, published), "now", state.now)
+    found = explain(fork_plan(cluster.engine, published), "now", state.now)
     if min_run:
         assert found is not None
         assert found.earliest_why == f"job long is not preempted for it{words}"
@@ -616,7 +616,7 @@ def test_a_preemptor_that_waits_for_its_preemption_names_the_rule(min_run: int, 
 def test_a_hypothetical_scavenger_is_promised_nothing() -> None:
     cluster = waiting_preemptor()
     state = cluster.engine.state
-    fork = fork_plan(state, publish_snapshot(state))
+    fork = fork_plan(cluster.engine, publish_snapshot(state))
     for queue, promised in (("scavenger", False), ("batch", True)):
         facts = hypothetical_job(queue)
         found = fork.what_if(facts, state.now)
