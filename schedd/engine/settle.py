@@ -13,6 +13,7 @@ from schedd.engine.place.placement import displace_in_lowered_pools, follow_depe
 from schedd.engine.rank.promises import break_overdue_promises, next_overdue_promise, record_plan_moves
 from schedd.engine.rank.ranking import next_rerank, rank_all
 from schedd.engine.run.dispatch import dispatch_by_policy, dispatch_jobs, move_late_jobs
+from schedd.engine.run.fragmented_nodes import retry_after_ends
 from schedd.engine.run.job_attributes import next_write, write_attributes
 from schedd.engine.run.outcomes import void_after, void_unanswered
 from schedd.engine.run.running import extend_overruns
@@ -36,6 +37,8 @@ def settle(state: EngineState, event: str) -> None:
         leave_lost_nodes(state, event)
     if state.dispatched and state.starts_step("outcomes"):
         void_unanswered(state, event)
+    if state.awaited_ends and state.starts_step("fragmented nodes"):
+        retry_after_ends(state)
     if state.chained and state.starts_step("dependencies"):
         follow_dependencies(state, event)
     for name, call in working_calls(state, "before_dispatch"):

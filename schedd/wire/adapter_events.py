@@ -113,7 +113,8 @@ class RunRefused:
     """The run decision was rejected, by the server (``code`` is its error) or by the adapter's check (0).
 
     ``outage``: no job could be started at that moment, since the server did not answer or the adapter may not
-    start jobs.
+    start jobs. ``fragmented``: its nodes have the amounts free, but divided over vnodes, on none of which it
+    fits; it may after a job there has ended.
     """
 
     id: str
@@ -123,6 +124,7 @@ class RunRefused:
     code: int
     text: str
     outage: bool = False
+    fragmented: bool = False
     type: Literal["run_refused"] = "run_refused"
 
 

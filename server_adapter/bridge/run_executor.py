@@ -86,4 +86,5 @@ class RunExecutor:
             code=outcome.code,
             text=outcome.text,
             outage=outcome.outage,
+            fragmented=outcome.fragmented,
         )

@@ -21,6 +21,7 @@ class RunOutcome:
     """Outcome of a run decision. `code` is the server's, 0 for a refusal by the adapter.
 
     `busy`: the same run may succeed in a moment. `outage`: no job could be started at that moment.
+    `fragmented`: the nodes have enough in sum, but no vnode has, before another job ends there.
     """
 
     accepted: bool
@@ -28,6 +29,7 @@ class RunOutcome:
     text: str = ""
     busy: bool = False
     outage: bool = False
+    fragmented: bool = False
 
 
 @dataclass(frozen=True, slots=True)

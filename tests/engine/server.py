@@ -112,7 +112,7 @@ class Server:
         )
         return [accepted, *self.start(decision.job_id, decision.shares)]
 
-    def refuse(self, decision: Run, code: int, text: str) -> list[Event]:
+    def refuse(self, decision: Run, code: int, text: str, *, fragmented: bool = False) -> list[Event]:
         return [
             RunRefused(
                 id=self.event_id(),
@@ -121,6 +121,7 @@ class Server:
                 job_id=decision.job_id,
                 code=code,
                 text=text,
+                fragmented=fragmented,
             )
         ]
 

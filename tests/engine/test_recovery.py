@@ -65,7 +65,16 @@ REBUILT = frozenset(
         ),
         *("changes", "changes_kept", "backfilled", "last_backfill", "backfill_due", "freed_by", "next_due"),
         *("idle_hooks", "first_start_ahead", "next_updated", "updates_marked", "event_lag"),
-        *("failure_rates", "row_watts", "economy_in_force", "tariff", "nevers", "bare", "site_changed"),
+        *(
+            "failure_rates",
+            "row_watts",
+            "economy_in_force",
+            "tariff",
+            "nevers",
+            "bare",
+            "site_changed",
+            "awaited_ends",
+        ),
     }
 )
 """All other fields: plan, jobs, nodes and derived values, which the next snapshot provides."""

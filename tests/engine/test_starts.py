@@ -81,6 +81,54 @@ def test_busy_is_tried_again_a_second_later_on_the_same_nodes_a_few_times() -> N
     assert cluster.runs("1") == [0, 1, 2, 3, 33]
 
 
+def _refuse_as_fragmented(cluster: Cluster, job: str) -> None:
+    text = "no vnodes of the host have room"
+    cluster.send(*cluster.server.refuse(_decision(cluster, job), 0, text, fragmented=True))
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_job_refused_on_fragmented_nodes_waits_for_the_first_end_there(early: bool) -> None:
+    """It was shown as the next to start, kept the rest of the node free, and was refused time and again."""
+    cluster = Cluster(nodes=1)
+    cluster.submit("1", "1:ppn=2", walltime=5000, runtime=900 if early else 5000)
+    cluster.obeys = False
+    cluster.submit("2", "1:ppn=2", walltime=1000)
+    _refuse_as_fragmented(cluster, "2")
+    cluster.obeys = True
+    assert cluster.start("2") == 5000
+    assert "no vnodes of the host have room" in cluster.view("2").why
+    cluster.submit("3", "1:ppn=1", walltime=4000)
+    assert cluster.runs("3") == [0]
+    cluster.at(6000)
+    assert cluster.runs("2") == [0, 900 if early else 5000]
+
+
+def test_a_job_refused_on_fragmented_nodes_starts_on_others_first() -> None:
+    cluster = Cluster(nodes=2, check_wait=5)
+    cluster.submit("1", "1:ppn=2", walltime=5000)
+    cluster.submit("2", "1:ppn=4", walltime=300)
+    cluster.obeys = False
+    cluster.submit("3", "1:ppn=2", walltime=1000)
+    assert [share.node for share in _decision(cluster, "3").shares] == ["n1"]
+    _refuse_as_fragmented(cluster, "3")
+    cluster.obeys = True
+    assert cluster.start("3") == 300
+    cluster.at(300)
+    assert [share.node for share in _decision(cluster, "3").shares] == ["n2"]
+
+
+def test_a_job_refused_on_fragmented_nodes_forgets_that_when_it_is_altered() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1", "1:ppn=2", walltime=5000)
+    cluster.obeys = False
+    cluster.submit("2", "1:ppn=2", walltime=1000)
+    _refuse_as_fragmented(cluster, "2")
+    cluster.obeys = True
+    cluster.send(*cluster.server.alter("2", resources={"nodes": "1:ppn=1", "walltime": "1000"}))
+    assert cluster.runs("2")[1:] == [0]
+    assert cluster.engine.state.awaited_ends == {}
+
+
 @pytest.mark.parametrize(
     ("code", "again"),
     [(15044, 1), (15046, 30), (15157, 5), (0, 5)],

@@ -109,6 +109,8 @@ class StateContents(EngineColumns):
     unresolved: dict[str, UnresolvedStart] = declared(UNRESOLVED, make=dict)
     """By job: given-up run decisions that may still be carried out, or were, in an event that has not arrived
     yet."""
+    awaited_ends: dict[str, dict[str, None]] = declared(BLOCKED, make=dict)
+    """By job that was refused on fragmented nodes: the jobs there, of which one must end before its start."""
     risks: dict[str, None] = declared(KEYS, make=dict)  # jobs with a promise at risk
     ends: list[tuple[int, int, str]] = declared(ENDS, make=list)
     """Heap of (when a job's resources count as free, slot, job); entries may be out of date."""

@@ -25,6 +25,7 @@ from schedd.engine.place.placement import (
 from schedd.engine.rank.promises import record_move
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.altered_jobs import is_unchanged, replan_with_facts
+from schedd.engine.run.fragmented_nodes import leave_fragmented_nodes
 from schedd.engine.run.jobs import job_nodes
 from schedd.engine.run.start_outages import (
     end_start_outage,
@@ -163,8 +164,11 @@ def _handle_refusal(state: EngineState, event: RunRefused, record: JobRecord) ->
             with Bookkeeping(state, record.id, "that its nodes refused it"):
                 note_failure(state, record, nodes, event.id)
             note_refusing_nodes(state, event, text)
+    here = job_nodes(state, record)
     record = apply_step(record, Step.REFUSED, back_off=back_off)
     _undo_dispatch(state, record)
+    if event.fragmented:
+        record = leave_fragmented_nodes(state, record, here)
     replan_with_facts(state, event.id, record, record.facts, Cause.REFUSED, words)
 
 

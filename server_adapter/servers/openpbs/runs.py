@@ -197,7 +197,8 @@ class OpenPBSStarter:
         try:
             where = await self._exec_vnode(connection, run, values, found, view.spent)
         except ValueError as error:
-            return RunOutcome(False, 0, str(error), busy=isinstance(error, VnodesFullError))
+            full = isinstance(error, VnodesFullError)
+            return RunOutcome(False, 0, str(error), busy=full, fragmented=full)
         refusal = await self._set_walltime(connection, run, values)
         if refusal is not None:
             return refusal

@@ -155,6 +155,8 @@ class Shell(RuleBasedStateMachine):
                 self.line += self.server.refuse(decision, 15046, "busy")
             elif self.adapter == "cannot":
                 self.line += self.server.refuse(decision, 15043, "cannot")
+            elif self.adapter == "fragmented":
+                self.line += self.server.refuse(decision, 0, "no vnode", fragmented=True)
 
     @rule(back=st.integers(1, 500))
     def clock_set_back(self, back: int) -> None:

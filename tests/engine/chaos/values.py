@@ -45,7 +45,7 @@ MORE: list[dict[str, Any]] = [
     {"queues": ("long",), "features": ("big",)},
 ]
 FATES = ["prompt", "prompt", "late", "shuffled", "twice", "lossy"]
-ADAPTERS = ["run", "run", "busy", "cannot", "silent", "asynchronous"]
+ADAPTERS = ["run", "run", "busy", "cannot", "fragmented", "silent", "asynchronous"]
 STATES: list[NodeStateName] = ["up", "up", "down", "drain"]
 BOOKING_ACTS: list[Act] = ["accept", "freeze", "confirm", "cancel"]
 TOUCHES = ["hold", "hold_slot", "release", "delete", "requeue", "wake"]

@@ -444,6 +444,12 @@ async def test_the_check_before_a_run_covers_all_vnodes_of_a_host(tmp_path: Path
             "no vnodes of the host have room for ncpus=4:vnode=a0 now",
             True,
         )
+        server = site.make_server(tmp_path)
+        await server.become_scheduler(lambda _: None)
+        state = await server.read()
+        outcome = await server.run(run("1.s", state.jobs["1.s"].version, share), lambda: None)
+        assert outcome.fragmented
+        await server.close()
         site.nodes["a1"]["resources_assigned.ncpus"] = "4"
         assert await start(site, tmp_path, share) == (False, 0, "a has 3 cores free, not 4", True)
         site.nodes["a0"]["state"] = site.nodes["a1"]["state"] = "offline"

@@ -1,0 +1,72 @@
+"""Nodes whose free amounts are divided over parts (vnodes of a host), on none of which a job fits.
+
+The plan counts only sums of nodes, so it starts such a job, and the start is refused. Without this module the
+job would be shown as the next to start, keep its nodes from others, and be refused again and again until a
+job there ends.
+"""
+
+from dataclasses import replace
+
+from schedd.engine.facts.phases import Step, apply_step
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.shares import held_shares, planned_shares
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place.avoided_nodes import failed_on, with_avoided
+from schedd.engine.place.placement import ready_time
+from schedd.plan.columns import PLANNED
+
+_HOLDING = (Phase.RUNNING, Phase.DISPATCHED)
+
+
+def leave_fragmented_nodes(state: EngineState, record: JobRecord, nodes: tuple[str, ...]) -> JobRecord:
+    """Return the stored record of a waiting job for which these nodes are too fragmented: it avoids them if
+    others allow a start soon, or waits until the first job on them ends.
+    """
+    request = record.understood.request
+    if request is None:
+        return record
+    avoiding = failed_on(record.back_off.failed_on, nodes)
+    elsewhere = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, failed_on=avoiding))
+    if with_avoided(state, elsewhere, request) is not request:
+        return state.store_record(elsewhere)
+    ends = {
+        other.id: state.plan.end(other.slot)
+        for other in state.records.values()
+        if other.phase in _HOLDING and not set(nodes).isdisjoint(_nodes_of(state, other))
+    }
+    if not ends:
+        return record
+    state.awaited_ends[record.id] = dict.fromkeys(ends)
+    until = max(record.back_off.until, min(ends.values()))
+    return state.store_record(
+        apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=until))
+    )
+
+
+def retry_after_ends(state: EngineState) -> None:
+    """Let the jobs that wait for the end of another job start as soon as one of these has ended."""
+    for job_id, others in list(state.awaited_ends.items()):
+        record = state.records.get(job_id)
+        if record is not None and record.phase is Phase.WAITING and record.back_off.until > state.now:
+            if all(_is_holding(state, other) for other in others):
+                continue
+            record = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=state.now))
+            state.store_record(record)
+            if record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
+                state.plan.set_ready(record.slot, ready_time(state, record))
+                state.plan.mark_for_search(record.slot)
+        del state.awaited_ends[job_id]
+
+
+def _is_holding(state: EngineState, job: str) -> bool:
+    record = state.records.get(job)
+    return record is not None and record.phase in _HOLDING
+
+
+def _nodes_of(state: EngineState, record: JobRecord) -> list[str]:
+    shares = (
+        held_shares(record.facts)
+        if record.phase is Phase.RUNNING
+        else planned_shares(state.plan, record.slot)
+    )
+    return [share.node for share in shares]
