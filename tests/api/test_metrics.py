@@ -1,6 +1,7 @@
 """Metrics for Prometheus: correct, documented, and of bounded size."""
 
 import re
+import subprocess
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN
 from tests.conftest import ROOT
 from tests.service.planner_harness import T
+from tests.service.promtool import HOW, find_promtool
 from tests.waits import WAIT_S
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -53,6 +55,21 @@ def job(number: int, user: str = "ann", **resources: str) -> dict[str, Any]:
     facts = {**EVENTS[2]["job"], "id": f"{number}.server", "owner": f"{user}@login"}
     facts["resources"] = {"nodes": "1:ppn=4", "walltime": "3600", **resources}
     return {"type": "job_queued", "id": f"q:{number}", "time": T, "job": facts}
+
+
+@pytest.mark.skipif(find_promtool() is None, reason=HOW)
+def test_promtool_accepts_the_metrics(client: TestClient) -> None:
+    post(client, job(1))
+    text = client.get("/metrics").text
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=text.encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert (checked.returncode, checked.stderr.decode()) == (0, "")
+    labels = (ROOT / "docs/reference/monitoring.md").read_text("utf-8")
+    assert "`quantile`" not in labels, "promtool accepts this label only of summaries"
 
 
 def test_metrics_count_jobs_nodes_and_cluster_states(client: TestClient) -> None:

@@ -45,7 +45,7 @@ class ClusterGauges(Collector):
         covered = GaugeMetricFamily(
             "schedd_expected_coverage",
             "Share of the latest jobs that started by their published P50 or P90 expected start",
-            labels=["cluster", "published", "quantile"],
+            labels=["cluster", "published", "percentile"],
         )
         halted_waits = CounterMetricFamily(
             "schedd_expected_halted",
@@ -91,8 +91,8 @@ class ClusterGauges(Collector):
             for kind in alert_kinds():
                 alerts.add_metric([*name, kind], opened[kind])
             for kind, (_, p50, p90) in published.forecasts.held.items():
-                covered.add_metric([*name, kind, "0.5"], p50)
-                covered.add_metric([*name, kind, "0.9"], p90)
+                covered.add_metric([*name, kind, "50"], p50)
+                covered.add_metric([*name, kind, "90"], p90)
             for kind, number in published.forecasts.halted.items():
                 halted_waits.add_metric([*name, kind], number)
             leading.add_metric(name, loop.is_leader)
