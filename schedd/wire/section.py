@@ -3,10 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 Names = tuple[Name, ...]
+
+
+def _one_node(name: str) -> str:
+    if any(sign in name for sign in "[]*?"):
+        raise ValueError("a range or pattern names no node here; list the nodes, or use a property")
+    return name
+
+
+NodeNames = tuple[Annotated[Name, AfterValidator(_one_node)], ...]
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Problem = Mapping[str, Any]
 """An error of a validation, as pydantic reports it."""

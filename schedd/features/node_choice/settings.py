@@ -16,6 +16,9 @@ Arrangement = Literal["pack", "spread", "contiguous", "least_memory"]
 _Level = Annotated[str, Field(pattern=r"^[a-z][a-z0-9._-]{0,62}$")]
 
 
+_Members = Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
 def _checked(text: str) -> str:
     if text.strip():
         parse_formula(text)  # raises a ValueError with column and remedy
@@ -50,7 +53,7 @@ class NodeChoiceSettings(NodePreferences):
     docs/administrators/partitions.md.
     """
 
-    levels: dict[_Level, dict[Name, tuple[Name, ...]]] = Field(default_factory=dict)
+    levels: dict[_Level, Annotated[dict[Name, _Members], Field(min_length=1)]] = Field(default_factory=dict)
     """Levels of the network: by level and set, names or properties of its nodes:
     `{ switch = { s1 = ["rack1", "n7"] }, island = { east = ["e"] } }`. Jobs wish for them by
     `topology=switch`. Text resources of OpenPBS nodes are levels without this."""

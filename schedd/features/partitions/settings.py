@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from schedd.dialect.partition import PARTITION_REQUESTS
 from schedd.policy.feature_settings import FeatureSettings
-from schedd.wire.section import Names, Section, SettingConflictError
+from schedd.wire.section import Names, NodeNames, Section, SettingConflictError
 
 PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,62}$")]
 _ANY: Final = frozenset({"all", "any", "default", "base"})
@@ -19,7 +19,7 @@ class PartitionSettings(Section):
     `[[clusters.main.site.limits]]` with `partition`. See docs/administrators/partitions.md.
     """
 
-    nodes: Names = ()
+    nodes: NodeNames = ()
     """Names of its nodes, in addition to those by `properties`."""
     properties: Names = ()
     """Nodes with any of these properties, or with both (`a&b`), belong to it. A resource of OpenPBS is

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.policy.site_tables import LocalTime, WindowSettings
-from schedd.wire.section import Names
+from schedd.wire.section import Names, NodeNames
 from schedd.wire.times import Whole
 
 
@@ -16,7 +16,7 @@ class SiteReservationSettings(WindowSettings):
     first: LocalTime
     """Start of the first window, in local time of `zone`: `2026-01-05T08:00:00`."""
     last: LocalTime
-    nodes: Names = ()
+    nodes: NodeNames = ()
     """Names of its nodes. Exactly one of `nodes`, `features` and `everywhere` is required."""
     features: Names = ()
     """Its nodes are those with all of these properties."""

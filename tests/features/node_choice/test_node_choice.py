@@ -166,6 +166,8 @@ def test_units_of_one_job_are_spread_over_nodes() -> None:
         ({"arrange": "random"}, "arrange"),
         ({"partitions": {"x": {"arrange": "spread"}}}, "there is no partition 'x' in partitions.sets"),
         ({"weights": {}}, "weights"),
+        ({"levels": {"switch": {}}}, "at least 1"),
+        ({"levels": {"switch": {"a": []}}}, "at least 1"),
     ],
 )
 def test_bad_settings_are_refused(choice: dict[str, Any], words: str) -> None:

@@ -335,6 +335,7 @@ def test_a_job_in_a_reservation_and_a_partition_keeps_to_both() -> None:
         ({"defaults": [{"who": "user", "name": "ann"}]}, "it has no effect"),
         ({"defaults": [{"who": "user", "name": "ann", "allowed": ["b"]}]}, "there is no partition b in sets"),
         ({"sets": {"a": {"nodes": ["n1"], "price": 3}}}, "price"),
+        ({"sets": {"a": {"nodes": ["n[1-3]"]}}}, "list the nodes, or use a property"),
     ],
 )
 def test_bad_settings_are_refused_with_the_reason(rules: dict[str, Any], words: str) -> None:
