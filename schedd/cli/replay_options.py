@@ -17,7 +17,7 @@ from schedd.policy.slack import Slack
 from schedd.replay.comparison import GROUPS, POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS
 from schedd.replay.limits import jobs_within_limits
-from schedd.replay.prepared import Prepared
+from schedd.replay.prepared import Prepared, terms_not_in_logs
 from schedd.replay.reservations import follow_reservations
 from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
 from schedd.replay.simulation import PLANNING_POLICY
@@ -112,6 +112,8 @@ class SiteRun(NamedTuple):
                 ", ".join(f"{slack} in queue {name}" for name, slack in settings.queue_slack.items())
             )
         words.append(f"policy: {', '.join(sorted(settings.site.plain)) or 'none'}")
+        if absent := terms_not_in_logs(settings.site.plain):
+            words.append(f"terms that logs do not have count as 0: {', '.join(absent)}")
         if how is None:
             words.append("no search (search_every = 0)")
         else:

@@ -129,6 +129,18 @@ def _formula_names(plain: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name.lower() for one in formulas for name in (*one.names, *one.text_names))
 
 
+def terms_not_in_logs(plain: Mapping[str, Any]) -> list[str]:
+    """Return the terms of a policy's formulas that are 0 for each logged job, since logs do not have them."""
+    queues = (plain.get("priority") or {}).get("queues")
+    return sorted(
+        name
+        for name in _formula_names(plain)
+        if name.startswith(("queue.", "server."))
+        or name == "job_priority"
+        or (name == "queue_priority" and not queues)
+    )
+
+
 def prepare(selection: Selection, site: ReplaySite, unix_start_time: int | None = None) -> Prepared:
     """Return the jobs of ``selection`` with their requests on ``site``, without jobs that can never run.
 
