@@ -8,8 +8,8 @@ jobs start minutes late, the factor of these would move P90 of long waits by day
 outcomes for a correction, P90 is no earlier than the planned start by walltimes.
 
 P50 is the median of the samples. Where it covers fewer than 48 or more than 56 % of the jobs, it is moved as
-far as these bounds. Jobs that still wait count with their wait so far (Kaplan and Meier 1958): the
-started jobs are a biased sample of early ones.
+far as these bounds. In both corrections, jobs that still wait count with their wait so far (Kaplan and Meier
+1958): the started jobs are a biased sample of early ones.
 
 Nothing is learned from a wait during which all starts were halted, and it does not count in the accuracy: the
 estimate could not know it, and the next ones are no later because of it.
@@ -33,14 +33,14 @@ from schedd.predict.predictions import Floats
 
 _WINDOW: Final = 300
 _ENOUGH: Final = 20  # outcomes before the first correction
-_RENEWED: Final = 10
 _FLOOR: Final = 60
 """Seconds added to a wait before its logarithm is taken; limits the resolution to about a minute."""
 _MOST_DOWN, _MOST_UP = 5.0, 3.0  # bounds of the correction, needed for bases near zero
 _STEP: Final = 0.03
 _SHIFT_MOST: Final = 1.0
-"""Bound of the sum of small steps. Without it thousands of jobs that wait through one outage, each a miss,
-would move P90 to another century, and as many hits would be needed to move it back (integrator windup)."""
+"""Bound of the sum of small steps, together with the part of the correction that comes from jobs that still
+wait. Without it thousands of jobs that wait through one outage, each a miss, would move P90 to another
+century, and as many hits would be needed to move it back (integrator windup)."""
 _P50_BOUNDS: Final = (0.48, 0.56)
 """P50 is corrected as far as needed to cover this share of the jobs. A correction of smaller errors follows
 chance: on logs it made the median error larger."""
@@ -79,7 +79,6 @@ class WaitBand:
 
     errors: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     outcomes: int = 0
-    correction: float = 0.0
     shift: float = 0.0
     p50_errors: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
@@ -87,9 +86,6 @@ class WaitBand:
         """Learn from the outcome of an estimate."""
         self.errors.append(error)
         self.outcomes += 1
-        if self.outcomes >= _ENOUGH and self.outcomes % _RENEWED == 0:
-            likely = float(np.quantile(self.errors, 1.0 - _MISSES))
-            self.correction = min(max(likely, -_MOST_DOWN), _MOST_UP)
 
     def move(self, step: float) -> None:
         """Make the next estimates later, or earlier."""
@@ -101,13 +97,13 @@ class WaitBand:
 
     def save(self) -> list[Any]:
         """Return the state as JSON values."""
-        return [list(self.errors), self.outcomes, self.correction, self.shift]
+        return [list(self.errors), self.outcomes, self.shift]
 
     @classmethod
     def load(cls, plain: Sequence[Any]) -> "WaitBand":
         """Restore from the result of ``save``. Raises TypeError or ValueError for other input."""
-        errors, outcomes, correction, shift = plain
-        new = cls(deque(errors, _WINDOW), outcomes, correction, shift)
+        errors, outcomes, shift = plain
+        new = cls(deque(errors, _WINDOW), outcomes, shift)
         new.move(0.0)
         return new
 
@@ -134,8 +130,8 @@ class StartCalibration:
     halted: int = 0  # outcomes that did not count, since starts were halted during the wait
     halts: Halts = field(default_factory=Halts, compare=False, repr=False)
     """Of the cluster: shared by its calibrations."""
-    _p50_corrections: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
-    """Of P50, by band; None: something has changed since they were computed."""
+    _corrections: tuple[tuple[float, float], ...] | None = field(default=None, compare=False, repr=False)
+    """Of P50 and P90, by band; None: something has changed since they were computed."""
 
     @property
     def outcomes(self) -> int:
@@ -193,11 +189,11 @@ class StartCalibration:
         """Return the expected start without recording it; ``delay``: of starts of due jobs."""
         due = max(predicted, now)
         p50_base = _p50_base(now, predicted, delay)
-        corrected = now + round(exp(p50_base + self._correct_p50(p50_base, now))) - _FLOOR
+        corrected = now + round(exp(p50_base + self._find_corrections(p50_base, now)[0])) - _FLOOR
         p50 = max(corrected, now + delay.p50, now + 1)
         base = _base(now, planned, late, delay)
         band = self.band(base)
-        correction, shift = band.correction, band.shift
+        correction, shift = self._find_corrections(base, now)[1], band.shift
         if band.outcomes < _ENOUGH:
             correction = max(correction, _base(now, planned, -1, delay) - base)
             shift = max(shift, 0.0)
@@ -217,7 +213,7 @@ class StartCalibration:
         """Record an estimate, to learn from its outcome. P50 is not learned from without ``predicted``."""
         p50_base = _p50_base(at, predicted, delay) if predicted is not None else None
         self.estimates[job] = StartEstimate(at, expected, _base(at, planned, late, delay), p50_base)
-        self._p50_corrections = None
+        self._corrections = None
         heapq.heappush(self.pending_p90, (expected.p90, job))
 
     def record_start(self, job: str, now: int) -> None:
@@ -244,19 +240,22 @@ class StartCalibration:
         """Return the calibration of estimates with such a base."""
         return self.bands[bisect_left(_BAND_ENDS, base)]
 
-    def _correct_p50(self, base: float, now: int) -> float:
-        """Return the correction of the logarithm of a wait."""
-        if self._p50_corrections is None:
-            still: list[list[float]] = [[] for _ in self.bands]
+    def _find_corrections(self, base: float, now: int) -> tuple[float, float]:
+        """Return the corrections of P50 and P90: of the logarithm of a wait with such a base."""
+        if self._corrections is None:
+            still: list[tuple[list[float], list[float]]] = [([], []) for _ in self.bands]
             for one in self.estimates.values():
-                if one.p50_base is not None and not self.halts.overlap(one.issued_at, now):
-                    waited = log(max(now - one.issued_at, 0) + _FLOOR)
-                    still[bisect_left(_BAND_ENDS, one.p50_base)].append(waited - one.p50_base)
-            self._p50_corrections = tuple(
-                _p50_correction(band.p50_errors, waiting)
-                for band, waiting in zip(self.bands, still, strict=True)
+                if self.halts.overlap(one.issued_at, now):
+                    continue
+                waited = log(max(now - one.issued_at, 0) + _FLOOR)
+                still[bisect_left(_BAND_ENDS, one.base)][1].append(waited - one.base)
+                if one.p50_base is not None:
+                    still[bisect_left(_BAND_ENDS, one.p50_base)][0].append(waited - one.p50_base)
+            self._corrections = tuple(
+                (_p50_correction(band.p50_errors, waiting), _p90_correction(band, waiting_p90))
+                for band, (waiting, waiting_p90) in zip(self.bands, still, strict=True)
             )
-        return self._p50_corrections[bisect_left(_BAND_ENDS, base)]
+        return self._corrections[bisect_left(_BAND_ENDS, base)]
 
     def without_estimates(self) -> "StartCalibration":
         return replace(self.copy(), pending_p90=[], estimates={})
@@ -267,7 +266,7 @@ class StartCalibration:
 
     def advance_clock(self, now: int) -> None:
         """Count each estimate with a P90 before ``now`` as a miss, unless starts were halted meanwhile."""
-        self._p50_corrections = None
+        self._corrections = None
         while self.pending_p90 and self.pending_p90[0][0] < now:
             moment, job = heapq.heappop(self.pending_p90)
             issued = self.estimates.get(job)
@@ -290,7 +289,7 @@ class StartCalibration:
             estimates=dict(self.estimates),
             recent_hits=self.recent_hits.copy(),
             period_hits=self.period_hits.copy(),
-            _p50_corrections=None,
+            _corrections=None,
         )
 
     def save(self) -> dict[str, Any]:
@@ -347,6 +346,17 @@ def _p50_correction(started: Sequence[float], waiting: Sequence[float]) -> float
     low, high = _censored_quantiles(np.array(started), np.array(waiting), _P50_BOUNDS)
     part = known / (known + _P50_DOUBT)
     return min(max(part * (max(low, 0.0) + min(high, 0.0)), -_P50_MOST), _P50_MOST)
+
+
+def _p90_correction(band: WaitBand, waiting: Sequence[float]) -> float:
+    """Return the correction of P90 from the errors of jobs that have started and of jobs that still wait."""
+    if band.outcomes < _ENOUGH:
+        return 0.0
+    seen = np.array(band.errors)
+    started = float(np.quantile(seen, 1.0 - _MISSES))
+    (likely,) = _censored_quantiles(seen, np.array(waiting), (1.0 - _MISSES,))
+    most = started + _SHIFT_MOST - max(band.shift, 0.0)
+    return min(max(started, min(likely, most), -_MOST_DOWN), _MOST_UP)
 
 
 def _censored_quantiles(seen: Floats, beyond: Floats, levels: Sequence[float]) -> list[float]:

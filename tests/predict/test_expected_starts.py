@@ -1,6 +1,7 @@
 """Expected starts: decoding of the plan with predicted run times, and calibration."""
 
 import random
+from collections import deque
 from math import log
 
 import numpy as np
@@ -168,6 +169,20 @@ def test_jobs_that_wait_count_in_p50_as_soon_as_it_has_passed() -> None:
     assert later <= again.estimate(2_940, 4_080, 4_080, 4_080).p50 - 2_940 <= 2_940
 
 
+def test_jobs_that_wait_count_in_p90_as_soon_as_they_are_late() -> None:
+    calibration = StartCalibration()
+    for number in range(100):
+        calibration.issue_estimate(str(number), 0, 1_140, 1_140, 1_140)
+    for number in range(80):
+        calibration.record_start(str(number), 900)
+    assert calibration.estimate(900, 2_040, 2_040, 2_040).p90 == 2_040, "the others may be in time"
+    calibration.advance_clock(3_000)
+    later = calibration.estimate(3_000, 4_140, 4_140, 4_140).p90 - 3_000
+    assert 2_400 < later < 3_000, "20 of 100 wait for 3,000 s; from the others alone it was 1,250 s"
+    restored = StartCalibration.load(calibration.save())
+    assert restored.estimate(3_000, 4_140, 4_140, 4_140).p90 - 3_000 == later
+
+
 def test_p50_within_its_bounds_is_not_corrected() -> None:
     calibration = StartCalibration()
     for number in range(100):
@@ -208,7 +223,7 @@ def test_deleted_job_changes_no_calibration() -> None:
 
 
 def test_p90_lies_between_the_plan_and_the_90_percent_draw() -> None:
-    one = StartCalibration(tuple(WaitBand(outcomes=20) for _ in range(4)))
+    one = StartCalibration(tuple(WaitBand(deque([0.0] * 20), 20) for _ in range(4)))
     assert one.estimate(0, 100, 5_940, 940).p90 == round((6_000 * 1_000) ** 0.5) - 60
     assert one.estimate(0, 100, 5_940, -1).p90 == 5_940, "without draws, only the plan counts"
 
@@ -241,13 +256,13 @@ def test_jobs_waiting_through_an_outage_move_p90_by_a_bounded_factor() -> None:
 
 
 def test_expected_start_is_within_ten_years() -> None:
-    calibration = StartCalibration(tuple(WaitBand(correction=3.0, shift=1.0) for _ in range(4)))
+    calibration = StartCalibration(tuple(WaitBand(deque([3.0] * 20), 20, 1.0) for _ in range(4)))
     assert calibration.estimate(0, 1, 1 << 40, 1 << 40).p90 <= 10 * 366 * 86_400
 
 
 def test_excessive_saved_shift_is_bounded_on_load() -> None:
     plain = StartCalibration().save()
-    plain["bands"][2] = [[], 0, 0.0, 27.5]
+    plain["bands"][2] = [[], 0, 27.5]
     assert [band.shift for band in StartCalibration.load(plain).bands] == [0, 0, 1.0, 0]
 
 

@@ -39,8 +39,8 @@ _SOON_S: Final = 5.0  # minimum time between two rounds while there are jobs wit
 _EVERY_S: Final = 60.0  # minimum time between two rounds of one kind otherwise, in real or in cluster seconds
 _NEAREST: Final = 100  # jobs in a round of near starts, which are refreshed more often than the others
 _SHARE: Final = 10
-"""Minimum interval as a multiple of the last round's duration: rounds of one kind take at most a tenth of the
-time."""
+"""Minimum interval as a multiple of the last round's processor time: rounds of one kind take at most a tenth
+of a processor. As a multiple of real time, forecasts of a busy machine would be old as well as slow."""
 
 _LONG_REST_S: Final = 20.0  # rounds of near starts come between rounds of all starts that rest longer
 
@@ -74,7 +74,8 @@ class _RoundTimes:
     """When the last round of one kind ended, how long it took, and the time of the cluster then."""
 
     ended: float = float("-inf")
-    took: float = float("-inf")
+    took: float = float("-inf")  # seconds of the processor
+    lasted: float = float("-inf")  # real seconds
     moment: int = -1
 
     def rest(self, now: float) -> float:
@@ -86,6 +87,17 @@ class _RoundTimes:
         if self.rest(now) > 0:
             return False
         return soon or now >= self.ended + _EVERY_S or moment >= self.moment + _EVERY_S
+
+
+class _Stopwatch:
+    """Time since its creation, in the thread that created it."""
+
+    def __init__(self) -> None:
+        self._real, self._busy = time.monotonic(), time.thread_time()
+
+    def read(self) -> tuple[float, float]:
+        """Return the seconds of the processor that the thread took, and the real seconds."""
+        return time.thread_time() - self._busy, time.monotonic() - self._real
 
 
 def cluster_service(loop: PlanLoop, durable: DaemonStore | None) -> "ExpectedStartWorker":  # noqa: ARG001
@@ -126,10 +138,10 @@ class ExpectedStartWorker:
         if (
             self._loop.on_standby
             or not prediction_settings(self._loop.published.settings).predict
-            or self._all.took < 0
+            or self._all.lasted < 0
         ):
             return None
-        return self._all.rest(time.monotonic()) + self._all.took
+        return self._all.rest(time.monotonic()) + self._all.lasted
 
     # ---- the thread -----------------------------------------------------------------------------
 
@@ -176,7 +188,7 @@ class ExpectedStartWorker:
         Return None if prediction is off, or the worker was stopped. Raises PlannerStopped, Overloaded and
         TimeoutError.
         """
-        loop, begun = self._loop, time.monotonic()
+        loop, stopwatch = self._loop, _Stopwatch()
         self._generation = loop.published.generation
         begins = loop.call_between_batches(self._prepare).result(_PATIENCE_S)
         if begins is None:
@@ -184,8 +196,8 @@ class ExpectedStartWorker:
             return None
         given, fork, followers = begins
         found = compute_expected_starts(given, self._register_plan)
-        self._all.took = time.monotonic() - begun
-        loop.metrics.foretold.observe(self._all.took)
+        self._all.took, self._all.lasted = stopwatch.read()
+        loop.metrics.foretold.observe(self._all.lasted)
         with self._condition:
             self._plan = None
             if self._stopping:
@@ -199,14 +211,14 @@ class ExpectedStartWorker:
 
     def run_near(self) -> NearStarts | None:
         """Run one round for the nearest jobs; see ``run_once``."""
-        begun = time.monotonic()
+        stopwatch = _Stopwatch()
         begins = self._loop.call_between_batches(self._copy_input).result(_PATIENCE_S)
         if begins is None or not _has_queued_jobs(self._loop.published):
             return None
         given, followers = begins
         found = compute_near_starts(given, _NEAREST, self._register_plan)
-        self._near.took = time.monotonic() - begun
-        self._loop.metrics.foretold.observe(self._near.took)
+        self._near.took, self._near.lasted = stopwatch.read()
+        self._loop.metrics.foretold.observe(self._near.lasted)
         with self._condition:
             self._plan = None
             if self._stopping:

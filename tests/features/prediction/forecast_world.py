@@ -16,7 +16,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
 from schedd.features.prediction.state import find_predictor
 from schedd.model import FOREVER
-from schedd.predict import JobFeatures
+from schedd.predict import EstimateKind, JobFeatures
 from schedd.wire import (
     Event,
     ExpectedFacts,
@@ -72,6 +72,7 @@ class ForecastWorld:
     ``start_delay`` is the mean time in seconds from a run decision to the start, ``end_delay`` from an end to
     its report. A round of forecasts is computed after ``first_round`` seconds and then every ``round_every``.
     With ``past`` the runs before the begin are known, as the demo's daemon knows them from its log.
+    Workloads of different ``seed`` have no job in common.
     """
 
     nodes: int
@@ -81,14 +82,15 @@ class ForecastWorld:
     first_round: int = 300
     round_every: int = 900
     past: bool = False
+    seed: int = 0
     now: int = _BEGIN
     started: dict[str, int] = field(default_factory=dict)
     issued: list[tuple[int, ExpectedFacts]] = field(default_factory=list)
     """Estimates that count, with their time."""
 
     def __post_init__(self) -> None:
-        work = SteadyWorkload(self.nodes, _CPUS, self.waiting, 1)
-        self._dice = random.Random(1)
+        work = SteadyWorkload(self.nodes, _CPUS, self.waiting, 1 + 1_000 * self.seed)
+        self._dice = random.Random(1 + self.seed)
         self._moments: list[tuple[int, int, str, Any]] = []
         self._orders: dict[str, JobOrder] = {}
         self._queued: dict[str, JobOrder] = {}
@@ -158,6 +160,16 @@ class ForecastWorld:
     def coverage(self, *kinds: str) -> Coverage:
         """Return the coverage of the estimates of these kinds (none: all)."""
         return self._coverage([one for _, one in self.issued if not kinds or one.kind in kinds])
+
+    def final_outcomes(self, kind: EstimateKind, hours: int) -> list[bool]:
+        """Return for each estimate of ``kind`` in the first ``hours`` whether P90 covers the start.
+
+        The world must have run for long enough after that: estimates with a late P90 count, too.
+        """
+        until = _BEGIN + hours * 3_600
+        chosen = [one for at, one in self.issued if one.kind == kind and at <= until]
+        assert all(one.job_id in self.started or one.by <= self.now for one in chosen)
+        return [self._started_by(one.by, one) for one in chosen]
 
     def near_coverage(self) -> Coverage:
         """The same for starts within ten minutes."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.features.prediction.forecast_world import ForecastWorld
+from tests.features.prediction.forecast_world import Coverage, ForecastWorld
 
 
 def test_forecasts_cover_the_starts_on_a_small_cluster() -> None:
@@ -31,3 +31,24 @@ def test_forecasts_cover_the_starts_on_a_large_cluster_with_known_past_runs() ->
     world.run(hours=3)
     found = world.coverage()
     assert (found.p50_holds, found.p90_holds) == (True, True), found
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("nodes", "waiting", "hours", "seeds"), [(20, 60, 24, 3), (100, 120, 24, 3), (1_000, 800, 18, 2)]
+)
+def test_forecasts_at_half_of_the_wait_cover_the_starts(
+    nodes: int, waiting: int, hours: int, seeds: int
+) -> None:
+    """Learned from started jobs alone, P90 covered 83.5 % of 544 with 100 nodes, and 81.7 % of 1,380 with
+    1,000: jobs that wait for long have not started yet.
+    """
+    outcomes = []
+    for seed in range(seeds):
+        world = ForecastWorld(nodes, waiting, start_delay=60, end_delay=120, past=True, seed=seed)
+        world.run(hours)
+        world.round_every = 4 * 3_600  # what follows only decides
+        world.run(3 * hours)
+        outcomes += world.final_outcomes("waiting", hours)
+    share = sum(outcomes) / len(outcomes)
+    assert Coverage(0, 0, share, len(outcomes)).p90_holds, (share, len(outcomes))
