@@ -16,6 +16,9 @@ from schedd.supervision import WorkRecord
 
 _MAX_HEAD_BYTES: Final = 64 << 10
 """Bytes of a request's line and headers, about: what comes at once is taken as a whole."""
+KEEP_ALIVE_S: Final = 20
+"""How long an idle connection stays open. Clients such as httpx close theirs after 5 s; if both sides did so
+at the same time, a request on its way would have no answer."""
 _FIRST_BYTE_TIMEOUT_S: Final = 5.0  # maximum time that a connection may send nothing at all
 _UCRED: Final = struct.Struct("3i")
 _REPLY_408: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"

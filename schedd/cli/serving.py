@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from schedd.api.acceptor import Acceptor, descriptor_limit, descriptors_in_use
 from schedd.api.app import create_app
 from schedd.api.connection_slots import ConnectionSlots
-from schedd.api.connections import ServerConnection
+from schedd.api.connections import KEEP_ALIVE_S, ServerConnection
 from schedd.api.daemon_tasks import lifespan
 from schedd.api.listening_sockets import close_unix_socket, log_certificate_fault
 from schedd.api.self_probe import SelfProbe
@@ -138,6 +138,7 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=_SHUTDOWN_GRACE_S,
         ssl_context_factory=(lambda _config, _default: tls) if tls is not None else None,
     )

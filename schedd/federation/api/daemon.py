@@ -15,6 +15,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from schedd.api.connections import KEEP_ALIVE_S
 from schedd.federation.api import bags, balance, bookings, coallocations
 from schedd.federation.api.app import create_app
 from schedd.federation.api.pages.routes import add_pages
@@ -102,7 +103,12 @@ def run_federation(
     for add_routes in FEDERATION_ROUTES:
         add_routes(app)
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=10,
     )
     host, port = server.getsockname()[:2]
     _log.info("listening", url=f"http://{host}:{port}", clusters=list(settings.clusters))
