@@ -1,5 +1,6 @@
 """Gates: resources of nodes that only keep jobs out, for reservations with access lists."""
 
+from functools import lru_cache
 from typing import Final
 
 from schedd.model import Node
@@ -37,9 +38,18 @@ def gate_amount(gate: str, *, units: int, cpus: int, gpus: int, mem: int, whole:
 
     ``cpus``, ``gpus`` and ``mem`` are those of the units together; ``whole``: the job has the node to itself.
     """
-    for kind, amount in zip(COUNTED_GATES, (cpus, gpus, mem), strict=True):
-        if gate.startswith(kind):
-            return 0 if whole else amount
-    if gate.startswith(WHOLE_NODES_GATE):
-        return int(whole)
-    return 1 if whole else units
+    return gate_amounts(units, cpus, gpus, mem, whole=whole)[gate_kind(gate)]
+
+
+def gate_amounts(
+    units: int, cpus: int, gpus: int, mem: int, *, whole: bool
+) -> tuple[int, int, int, int, int]:
+    """Return the amounts of ``gate_amount`` by ``gate_kind``."""
+    return (0, 0, 0, 1, 1) if whole else (cpus, gpus, mem, 0, units)
+
+
+@lru_cache(1_024)
+def gate_kind(gate: str) -> int:
+    """Return the kind of a gate: its place in the result of ``gate_amounts``."""
+    kinds = (*COUNTED_GATES, WHOLE_NODES_GATE)
+    return next((place for place, kind in enumerate(kinds) if gate.startswith(kind)), len(kinds))

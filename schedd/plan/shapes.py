@@ -16,7 +16,7 @@ import numpy as np
 from schedd.model import Chunk, Features, Node, NodeSets, Place, Request, matches
 from schedd.plan.candidate_nodes import NODE_CLASSES, CandidateNodes, NodeClass, node_capacity
 from schedd.plan.feasibility import UnitGroup, could_hold
-from schedd.plan.gates import GATE, UNLIMITED, gate_amount
+from schedd.plan.gates import GATE, UNLIMITED, gate_amounts, gate_kind
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import need_level
 from schedd.plan.requests import chunks_to_place, load_request, save_request
@@ -353,16 +353,10 @@ class Shapes:
             for name, amount in amounts:
                 if name in self.columns:
                     needs[self.columns[name]] = amount
+            kept_out = gate_amounts(1, chunk.cpus, chunk.gpus, chunk.mem, whole=request.exclusive)
             for name, column in self.columns.items():
                 if name.startswith(GATE) and name not in request.passes:
-                    needs[column] = gate_amount(
-                        name,
-                        units=1,
-                        cpus=chunk.cpus,
-                        gpus=chunk.gpus,
-                        mem=chunk.mem,
-                        whole=request.exclusive,
-                    )
+                    needs[column] = kept_out[gate_kind(name)]
             level = _level(chunk.cpus, int(request.exclusive))
             rows.append([chunk.count, set_at, n, per_node, level, *needs])
         return rows

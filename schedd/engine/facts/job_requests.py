@@ -310,14 +310,22 @@ def slot_limited(facts: JobFacts) -> bool:
 
 
 def open_gates(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
-    owner, group, account, queue = facts.owner, facts.group, facts.account, facts.queue
+    """Return the gates whose access lists admit a job: see ``Access.admits``."""
+    user, group, account, queue = facts.owner.partition("@")[0], facts.group, facts.account, facts.queue
     walltime = -1  # not read yet
     found = []
-    for gate, access in gates.items():  # no generator: an arrival asks for each form of its request
-        if access.shorter and walltime < 0:
-            walltime = _walltime(facts)
-        if access.admits(owner, group, account, queue, max(walltime, 0)):
+    for gate, access in gates.items():  # no call for each: an arrival asks for each form of its request
+        if (
+            user in access.users
+            or group in access.groups
+            or account in access.accounts
+            or queue in access.queues
+        ):
             found.append(gate)
+        elif access.shorter:
+            walltime = _walltime(facts) if walltime < 0 else walltime
+            if 0 < walltime <= access.shorter:
+                found.append(gate)
     return frozenset(found)
 
 

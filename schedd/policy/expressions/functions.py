@@ -1,5 +1,6 @@
 """Operators and functions of expressions, over columns or single numbers; NaN: no value."""
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import e, factorial, isnan, nan, sqrt
@@ -215,18 +216,6 @@ OPERATORS: Final[Mapping[str, tuple[int, Callable[..., Value]]]] = {
 SIGN_PRECEDENCE: Final = 3  # precedence of a sign
 
 
-def _add(a: float, b: float) -> float:
-    return a + b
-
-
-def _subtract(a: float, b: float) -> float:
-    return a - b
-
-
-def _multiply(a: float, b: float) -> float:
-    return a * b
-
-
 def _least_number(*values: float) -> float:
     return nan if any(map(isnan, values)) else min(values)
 
@@ -243,9 +232,9 @@ def _single_logarithm(a: float, base: float = e) -> float:
 
 
 SINGLE: Final[Mapping[Callable[..., Value], Callable[..., float]]] = {
-    np.add: _add,
-    np.subtract: _subtract,
-    np.multiply: _multiply,
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
     np.negative: lambda a: -a,
     np.abs: abs,
     _divide: lambda a, b: a / b if b != 0 else nan,

@@ -191,6 +191,8 @@ class StackStep(NamedTuple):
     node: SyntaxNode
     number: float | None
     """The value of a number; None: it is none."""
+    name: str
+    """The name of a column; empty: it is none."""
 
 
 def list_steps(parts: Sequence[SyntaxNode]) -> tuple[StackStep, ...]:
@@ -201,6 +203,7 @@ def list_steps(parts: Sequence[SyntaxNode]) -> tuple[StackStep, ...]:
             SINGLE.get(one.run) if isinstance(one, OperationNode) else None,
             one,
             one.number if isinstance(one, NumberNode) else None,
+            one.name if isinstance(one, NameNode) else "",
         )
         for one in parts
     )
@@ -212,9 +215,13 @@ def single_value(steps: Sequence[StackStep], columns: Columns) -> float:
     """
     stack: list[float] = []
     push, pop = stack.append, stack.pop
-    for taken, run, node, number in steps:
+    numbers = columns.numbers
+    for taken, run, node, number, name in steps:
         if number is not None:
             push(number)
+        elif name:
+            known = numbers[name]
+            push(known if type(known) is float else node.single_value(columns, ()))
         elif not taken:
             push(node.single_value(columns, ()))
         elif run is None:
