@@ -29,6 +29,7 @@ from schedd.engine.component.ranking_hooks import present_shares, ranking_settin
 from schedd.engine.component.registry import components
 from schedd.engine.component.what_if_hooks import (
     arrival_note,
+    jobs_of_slots,
     rank_in_what_if,
     slots_named,
     variants_in_what_if,
@@ -206,6 +207,7 @@ __all__ = [
     "job_scopes",
     "job_shares",
     "job_status",
+    "jobs_of_slots",
     "last_change",
     "last_refusal",
     "last_starts",

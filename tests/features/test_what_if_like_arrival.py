@@ -1,6 +1,7 @@
 """A what-if answers as the arrival of the same job: random sites, jobs, reservations and bookings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import Answer, Never, StartKnown, WaitingFor
 from schedd.policy.ranks import encode_rank
 from schedd.service.questions.plan_fork import NotUnderstood, fork_plan
-from schedd.wire import AccountSet, Book, JobFacts, NodeFacts, QueueFacts, Reserve, Run
+from schedd.wire import AccountSet, Book, Event, JobFacts, NodeFacts, QueueChanged, QueueFacts, Reserve, Run
 from tests.engine.chaos.features import _LABELS, _TABLES, random_site
 from tests.engine.cluster import Cluster, T
 from tests.property_examples import examples
@@ -18,6 +19,23 @@ from tests.property_examples import examples
 _JOBS: Final = 12
 _WITHOUT_EFFECT: Final = ("power_saving", "power", "thrift")
 """Tables for emulated meters and switches of nodes."""
+_WISHES: Final[tuple[dict[str, str], ...]] = (
+    {"place": "group=rack"},
+    {"mem": "3gb"},
+    {"gpus": "1"},
+    {"naccesspolicy": "singlejob"},
+    {"advres": "r3"},
+    {"max_cost": "0.01"},
+)
+_ALTERATIONS: Final[tuple[dict[str, str], ...]] = (
+    {"walltime": "50"},
+    {"walltime": "1500"},
+    {"nodes": "1:ppn=4"},
+    {"nodes": "1:ppn=1"},
+    {"partition": "left"},
+    {"qos": "low"},
+    {"x.deadline": "+0:20:00"},
+)
 _FORMS: Final = ("partitions", "normalised_walltimes", "speeds", "limits", "qos", "accounts")
 """Tables that give a job several forms, and tables that make some of these wait."""
 
@@ -73,33 +91,60 @@ def test_a_form_within_a_limit_is_planned_if_the_slowest_one_is_beyond_it() -> N
 
 
 def _compare(random: Random, site: dict[str, Any]) -> Iterator[tuple[object, object, object]]:
-    """Yield for each of some jobs its request, the answer of a what-if, and that of its arrival."""
+    """Yield for some arrivals and alterations of jobs the facts, the answer of a what-if, and the start."""
     site = {name: table for name, table in site.items() if name not in _WITHOUT_EFFECT}
     cluster = _random_cluster(random, site)
     moment = 0
     for number in range(_JOBS):
         cluster.at(moment)
         _block_nodes(random, cluster, number, moment, books="bookings" in site)
+        _change_server(random, cluster)
         facts = _random_job(random, cluster, f"j{number}")
-        state = cluster.engine.state
-        try:
-            asked = _meaning(
-                fork_plan(cluster.engine, publish_snapshot(state)).what_if(facts, cluster.server.now).answer
-            )
-        except NotUnderstood:
-            asked = "never"
-        cluster.obeys = False  # before any decision is carried out
         walltime = int(facts.resources["walltime"])
-        cluster.send(*cluster.server.submit(facts, random.choice([walltime, walltime // 2 + 1])))
-        cluster.obeys = True
-        start = cluster.start(facts.id)
-        answer = cluster.record(facts.id).answer
-        yield (moment, facts), asked, start if answer is None else _meaning(answer)
+        events = cluster.server.submit(facts, random.choice([walltime, walltime // 2 + 1]))
+        yield _ask_and_send(cluster, moment, facts, events)
+        waiting = [one for one in cluster.server.jobs.values() if one.state == "Q"]
+        if waiting and random.random() < 0.3:
+            job = random.choice(waiting)
+            facts = replace(job, resources={**job.resources, **random.choice(_ALTERATIONS)})
+            events = cluster.server.alter(job.id, resources=facts.resources)
+            if facts != job:
+                yield _ask_and_send(cluster, moment, facts, events, instead_of=job.id)
         decisions = [one for one in cluster.decisions if isinstance(one, Run)]
         jobs = cluster.server.jobs
         for run in [one for one in decisions if one.job_id in jobs and jobs[one.job_id].state == "Q"]:
             cluster.send(*cluster.server.run(run))
         moment += random.choice([0, 0, 20, 100, 300])
+
+
+def _ask_and_send(
+    cluster: Cluster, moment: int, facts: JobFacts, events: Sequence[Event], instead_of: str = ""
+) -> tuple[object, object, object]:
+    """Return the question, its answer, and what the engine makes of the events."""
+    fork = fork_plan(cluster.engine, publish_snapshot(cluster.engine.state))
+    try:
+        asked = _meaning(fork.what_if(facts, cluster.server.now, instead_of=instead_of).answer)
+    except NotUnderstood:
+        asked = "never"
+    cluster.obeys = False  # before any decision is carried out
+    cluster.send(*events)
+    cluster.obeys = True
+    answer = cluster.record(facts.id).answer
+    return (moment, facts), asked, cluster.start(facts.id) if answer is None else _meaning(answer)
+
+
+def _change_server(random: Random, cluster: Cluster) -> None:
+    """Let a node fail or return, a queue stop or start, or a server default change, at times."""
+    server, kind = cluster.server, random.random()
+    if kind < 0.1:
+        name = random.choice(sorted(server.nodes))
+        state = "up" if server.nodes[name].state != "up" else random.choice(["down", "offline"])
+        cluster.node(name, state=state)
+    elif kind < 0.15:
+        queue = server.queues["long"]
+        queue = replace(queue, started=not queue.started, priority=random.choice([0, 0, 50]))
+        server.queues["long"] = queue
+        cluster.send(QueueChanged(**_event(cluster), queue=queue))
 
 
 def _meaning(answer: Answer) -> object:
@@ -115,7 +160,9 @@ def _random_cluster(random: Random, site: dict[str, Any]) -> Cluster:
     for i in range(1, 5):
         name = f"n{i}"
         kind = "big" if i % 2 else "small"
-        cluster.server.nodes[name] = NodeFacts(name=name, cpus=4, properties=(kind,))
+        cluster.server.nodes[name] = NodeFacts(
+            name=name, cpus=4, gpus=2 * (i % 2), mem=1 << 22, properties=(kind, f"rack=r{(i + 1) // 2}")
+        )
     cluster.server.queues |= {name: QueueFacts(name=name) for name in ("long", "batch")}
     cluster.send(cluster.server.snapshot())
     if "accounts" in site:
@@ -164,6 +211,19 @@ def _random_job(random: Random, cluster: Cluster, job_id: str) -> JobFacts:
         resources["minwclimit"] = "40"
     if random.random() < 0.1:
         resources["trl"] = "4@100:2@300"
+    if random.random() < 0.2:
+        resources |= random.choice(_WISHES)
+    more: dict[str, Any] = {}
+    kind = random.random()
+    if kind < 0.1:
+        more = {"array": "a[]", "slot_limit": random.choice([1, 2])}
+    elif kind < 0.2:
+        more = {"not_before": cluster.server.now + random.choice([50, 400])}
+    elif kind < 0.25:
+        more = {"holds": "u", "state": "H"}
+    elif kind < 0.35 and cluster.server.jobs:
+        before = random.choice(sorted(cluster.server.jobs))
+        more = {"depend": f"{random.choice(['after', 'afterok', 'afterany'])}:{before}"}
     return JobFacts(
         id=job_id,
         owner=random.choice(["ann@l1", "ann@l2", "bob@l1", "eve@l1"]),
@@ -173,4 +233,5 @@ def _random_job(random: Random, cluster: Cluster, job_id: str) -> JobFacts:
         submitted=cluster.server.now,
         resources=resources,
         priority=random.choice([0, 0, 5]),
+        **more,
     )

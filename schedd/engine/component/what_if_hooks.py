@@ -1,4 +1,4 @@
-"""Hooks about hypothetical jobs and previews."""
+"""Hooks about hypothetical jobs, explanations and previews."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,15 @@ def slots_named(published: "PlanSnapshot", name: str, caller: str) -> Sequence[i
         if found is not None:
             return found
     return None
+
+
+def jobs_of_slots(published: "PlanSnapshot") -> dict[int, str]:
+    """Return by slot the jobs for which components hold it."""
+    found: dict[int, str] = {}
+    for one in components():
+        if one.jobs_of_slots is not None:
+            found |= one.jobs_of_slots(published)
+    return found
 
 
 def what_if_details(

@@ -35,6 +35,7 @@ from schedd.features.preemption.state import (
     limit_moments,
     lost_by_alteration,
     planned_preemptors,
+    preemptors_of_blocks,
     published_preemptions,
     without_slots,
 )
@@ -85,6 +86,7 @@ COMPONENT: Final = Component(
     next_wake=next_step,
     slots=block_slots,
     slot_names=block_names,
+    jobs_of_slots=preemptors_of_blocks,
     alerts={
         "preemption": AlertKind("a job could not be preempted", has_failed),
         "suspension": AlertKind("a suspended job could not be resumed", still_suspended),

@@ -210,6 +210,12 @@ def planned_preemptors(known: EngineState | PlanSnapshot) -> list[str]:
     return list(known.part(PublishedPreemptions).by_preemptor)
 
 
+def preemptors_of_blocks(published: PlanSnapshot) -> dict[int, str]:
+    """Return by slot that blocks the rest of a preempted run: the preemptor."""
+    planned = published.part(PublishedPreemptions).by_preemptor.values()
+    return {block: one.preemptor for one in planned for block in one.blocks}
+
+
 def lost_by_alteration(known: EngineState | PlanSnapshot, job: str) -> str:
     """An altered preemptor is planned without its preemption first, and its former place may be taken."""
     return "it was altered while jobs were to be preempted for it" if job in planned_preemptors(known) else ""

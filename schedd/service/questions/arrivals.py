@@ -25,6 +25,7 @@ _DISPLACED: Final = {
 }
 """Remarks, by the cause of other jobs' moves."""
 _EVENT: Final = "what-if"
+_MAX_CALLS: Final = 8  # of the engine, while it goes on with repairs and rankings at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +53,19 @@ def handle_arrival(
     state = copy.state
     for slot in free:
         state.plan.remove(slot, now)
-    kind = JobAltered if altered else JobQueued
-    outcome = copy.handle([kind(id=_EVENT, time=now, job=facts)], now)
-    go_on()
+    events = [(JobAltered if altered else JobQueued)(id=_EVENT, time=now, job=facts)]
+    remark = ""
+    for _ in range(_MAX_CALLS):
+        outcome = copy.handle(events, now)
+        go_on()
+        remark = remark or _describe_effect(copy, state.records[facts.id], outcome)
+        wake, events = copy.next_wake, []
+        if wake is None or wake > now:
+            break
     record = state.records[facts.id]
     if record.quarantine:
         raise WorkSpent(record.quarantine)
-    return Arrival(
-        planned_facts(state, record.facts), record, _find_answer(copy, record), _remark(copy, record, outcome)
-    )
+    return Arrival(planned_facts(state, record.facts), record, _find_answer(copy, record), remark)
 
 
 def _find_answer(engine: Engine, record: JobRecord) -> Answer | None:
@@ -74,7 +79,7 @@ def _find_answer(engine: Engine, record: JobRecord) -> Answer | None:
     return StartKnown(Placement(start, start + record.understood.walltime, shares))
 
 
-def _remark(engine: Engine, record: JobRecord, outcome: Outcome) -> str:
+def _describe_effect(engine: Engine, record: JobRecord, outcome: Outcome) -> str:
     """Return what the job does to others; empty: nothing."""
     remark = arrival_note(engine.state, record)
     if remark:

@@ -18,6 +18,7 @@ from schedd.engine import (
     explain_choice,
     job_expected_start,
     job_status,
+    jobs_of_slots,
     last_change,
     last_refusal,
     published_record,
@@ -172,7 +173,8 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
         links, ahead = explanation_chain(fork, plan, record, takes, start, now, not_yet)
         _fix_node_set_choice(plan, record.slot, start, now)
         blocking = find_blockers(plan, record.slot, now, now + HORIZON)
-        found = tuple(_describe_blocker(fork, plan, item, record) for item in blocking.items)
+        items = _merge_blockers(published, plan, blocking.items)
+        found = tuple(_describe_blocker(fork, plan, item, record) for item in items)
         earliest, without = blocking.earliest, blocking.without
         if earliest > ready:
             because = _scarce(published, plan, record) or because
@@ -281,6 +283,29 @@ def _start_barrier(published: PlanSnapshot, record: JobRecord, ready: int, now: 
 
 
 # ---- blockers ------------------------------------------------------------------------------------
+
+
+def _merge_blockers(
+    published: PlanSnapshot, plan: Plan, items: Iterable[PlanBlocker]
+) -> Iterable[PlanBlocker]:
+    """Return one blocker for all slots of a reservation, and for a job with those that are held for it: they
+    go together.
+    """
+    owners = jobs_of_slots(published)
+    merged: dict[object, PlanBlocker] = {}
+    for item in items:
+        slot = item.slot
+        owner = published.ids.get(owners.get(slot, ""))
+        of_job = owner if owner is not None and any(one.slot == owner.slot for one in items) else None
+        key = of_job.slot if of_job is not None else published.blocks.get(slot, slot if slot >= 0 else item)
+        known = merged.get(key)
+        if known is None:
+            merged[key] = item if of_job is None else replace(item, slot=of_job.slot)
+            continue
+        last = known.slot if of_job is not None or plan.end(known.slot) >= plan.end(slot) else slot
+        holds = (*known.holds, *(one for one in item.holds if one not in known.holds))
+        merged[key] = replace(known, slot=last, holds=holds, sooner=known.sooner or item.sooner)
+    return merged.values()
 
 
 def _describe_blocker(fork: PlanFork, plan: Plan, item: PlanBlocker, record: JobRecord) -> Blocker:

@@ -613,6 +613,21 @@ def test_a_preemptor_that_waits_for_its_preemption_names_the_rule(min_run: int, 
         assert cluster.runs("now") == [600]
 
 
+def test_a_preemptor_and_what_is_kept_for_its_victims_are_one_blocker() -> None:
+    """They were named as two, though both go when the preemptor does."""
+    cluster = PreemptingCluster(min_run=3_000)
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(600)
+    cluster.submit("now", "1:ppn=2", 100, queue="urgent")
+    cluster.submit("behind", "1:ppn=4", 5_000)
+    state = cluster.engine.state
+    published = publish_snapshot(state)
+    assert "preemption for now" in published.blocks.values()
+    found = explain(fork_plan(cluster.engine, published), "behind", state.now)
+    assert found is not None
+    assert sorted(one.name for one in found.blockers) == ["long", "now"]
+
+
 def test_a_hypothetical_scavenger_is_promised_nothing() -> None:
     cluster = waiting_preemptor()
     state = cluster.engine.state
