@@ -522,8 +522,8 @@ def test_database_is_written_once_its_disk_is_no_longer_read_only() -> None:
         first.audit(entry)
         left = folder / "left"  # as a killed daemon leaves it
         left.mkdir()
-        for file in ("s.sqlite", "s.sqlite-wal", "s.sqlite-shm"):
-            shutil.copy(folder / file, left)
+        for part in ("s.sqlite", "s.sqlite-wal", "s.sqlite-shm"):
+            shutil.copy(folder / part, left)
         first.close()
         for file in (*left.iterdir(), left):
             file.chmod(0o555)
