@@ -10,6 +10,7 @@ from schedd.engine.facts.records import Cause
 from schedd.engine.preview import preview_moves
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.fair_share.state import fair_share_state, share_tree
+from schedd.features.preemption.metrics import collect_metrics
 from schedd.features.preemption.state import preemption_state
 from schedd.model import FOREVER, StartKnown
 from schedd.policy.site import site_policy
@@ -108,6 +109,12 @@ def test_urgent_job_starts_as_soon_as_its_victim_is_requeued() -> None:
     assert (cluster.start("next"), cluster.start("long")) == (1_103, 2_103)
     part = preemption_state(cluster.engine.state)
     assert (part.count, part.lost) == (1, 4 * 1_003)
+    families = collect_metrics({"main": publish_snapshot(cluster.engine.state)})
+    found = {one.name: (one.labels, one.value) for family in families for one in family.samples}
+    assert found == {
+        "schedd_preempted_runs_total": ({"cluster": "main"}, 1),
+        "schedd_preempted_core_seconds_total": ({"cluster": "main"}, 4_012),
+    }
 
 
 def test_victims_are_those_with_the_least_lost_work() -> None:
