@@ -51,12 +51,25 @@ def run_forecasts(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) ->
             for ready in wanted.ready():
                 for mode in _MODES:
                     status.update(f"{ready.prepared.name}, {mode}")
-                    row = {"log": ready.prepared.name, "mode": mode, **asdict(_run(ready.prepared, mode))}
-                    rows.append(row)
+                    found = asdict(_run(ready.prepared, mode))
+                    rows.append(
+                        {"log": ready.prepared.name, "mode": mode, "sources": results.sources, **found}
+                    )
     rows += results.rows_of_others("log", {row["log"] for row in rows})
     rows.sort(key=lambda row: [log.partition(".swf")[0] for log in _WINDOWS].index(row["log"]))
     _draw(rows, results.picture)
-    results.write({"results": rows}, _page(rows, results.picture.name), f"{len(rows)} runs")
+    figures = {"sources": _sources(rows), "results": rows}
+    results.write(figures, _page(rows, results.picture.name), f"{len(rows)} runs")
+
+
+def _sources(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the version of the sources; if logs have different ones, with the logs of each."""
+    logs: dict[str, dict[str, None]] = {}
+    for row in rows:
+        logs.setdefault(row["sources"], {})[row["log"]] = None
+    if len(logs) == 1:
+        return next(iter(logs))
+    return "; ".join(f"{version} ({', '.join(names)})" for version, names in logs.items())
 
 
 def _run(prepared: Prepared, mode: str) -> StartEstimateFigures:

@@ -53,21 +53,23 @@ class Results:
         return self.out / f"{self.stem}.png"
 
     def rows_of_others(self, key: str, values: Collection[str]) -> list[dict[str, Any]]:
-        """Return the rows that an earlier run by the same sources found, without those with these values."""
+        """Return the rows of earlier runs, with their ``sources``, without those with these values."""
         path = self.out / f"{self.stem}.json"
         if not path.exists():
             return []
         known = json.loads(path.read_text(encoding="utf-8"))
-        if known.get("sources") != self.sources:
-            return []
-        return [row for row in known["results"] if row[key] not in values]
+        older = {"sources": known.get("sources", "")}
+        return [older | row for row in known["results"] if row[key] not in values]
 
     def write(self, figures: Mapping[str, Any], body: str, what: str) -> None:
-        """Write the figures, and the page with its head; print where ``what`` is."""
+        """Write the figures, and the page with its head; print where ``what`` is.
+
+        ``sources`` in ``figures`` replaces that of these results, if other sources found some of them.
+        """
         document = {"command": self.command, "sources": self.sources, **figures}
         (self.out / f"{self.stem}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         head = f"# Experiment: {self.stem}\n\n{self.about}\n\n```\n{self.command}\n```\n\n"
-        page = f"{head}Version of the sources: {self.sources}.\n\n{body}"
+        page = f"{head}Version of the sources: {document['sources']}.\n\n{body}"
         (self.out / f"{self.stem}.md").write_text(page, encoding="utf-8")
         picture = ", .png" if self.picture.exists() else ""
         print(f"{what} in {self.out / self.stem}.md, .json{picture}")

@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from research.studies.forecasts import _draw, _page
+from research.studies.forecasts import _draw, _page, _sources
 from research.studies.results import Results
 from schedd.predict.probability_calibration import ProbabilityBin
 from schedd.replay.coverage import CoveragePart
@@ -34,9 +34,15 @@ def test_page_has_coverage_bins_and_the_gap_weighted_by_jobs(tmp_path: Path) -> 
     assert (tmp_path / "picture.png").stat().st_size > 1_000
 
 
-def test_rows_of_other_logs_stay_if_the_same_sources_found_them(tmp_path: Path) -> None:
+def test_rows_of_other_logs_stay_with_the_version_that_found_them(tmp_path: Path) -> None:
     results = Results.of("forecasts", "", tmp_path, quick=False)
     assert results.rows_of_others("log", ()) == []
     results.write({"results": [{"log": "CTC"}, {"log": "KTH"}]}, "", "2 rows")
-    assert results.rows_of_others("log", {"KTH"}) == [{"log": "CTC"}]
-    assert replace(results, sources="older").rows_of_others("log", {"KTH"}) == []
+    kept = replace(results, sources="newer").rows_of_others("log", {"KTH"})
+    assert kept == [{"log": "CTC", "sources": results.sources}]
+    rows = [{"log": "KTH", "sources": "newer"}, *kept, {"log": "SDSC", "sources": "newer"}]
+    stated = _sources(rows)
+    assert stated == f"newer (KTH, SDSC); {results.sources} (CTC)"
+    results.write({"sources": stated, "results": rows}, "", "3 rows")
+    assert f"Version of the sources: {stated}.\n" in (tmp_path / "forecasts.md").read_text(encoding="utf-8")
+    assert _sources(rows[:1]) == "newer"
