@@ -570,7 +570,7 @@ def test_durations_are_written_shortly(seconds: int, text: str) -> None:
         (("--nodes", "1000", "--jobs", "800", "--speed", "10"), 1_800),  # at 1, 27 jobs an hour come
         (("--nodes", "1000", "--jobs", "800"), 900),  # at the pace that the demo chooses
         (("--nodes", "1000", "--jobs", "800", "--speed", "60"), 900),
-        (("--nodes", "100", "--jobs", "120", "--speed", "20"), 900),
+        (("--nodes", "100", "--jobs", "120", "--speed", "30"), 1_800),  # 900 s at 20: 71 to 83 forecasts
         (("--speed", "60"), 600),
     ],
 )

@@ -34,6 +34,7 @@ def test_forecasts_cover_the_starts_on_a_large_cluster_with_known_past_runs() ->
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize(
     ("nodes", "waiting", "hours", "seeds"), [(20, 60, 24, 3), (100, 120, 24, 3), (1_000, 800, 18, 2)]
 )
