@@ -1,6 +1,7 @@
 """Vnodes with a `sharing` attribute, which overrides the job's request for exclusive nodes."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -44,6 +45,29 @@ def test_common_sharing_overrides_the_request(sharing: str, place: str, exclusiv
     request = parse_request("2:ncpus=2", place, node("a", sharing), node("b", sharing))
     assert request.exclusive is exclusive
     assert request.chunks[0].features == (), "any of them will do"
+
+
+PLACES = ("free:shared", "free:excl", "free:exclhost", "free")
+FIRST = (*PLACES, "vscatter", "vscatter:shared", "vscatter:excl")
+SHARED_BY: dict[str, set[tuple[str, str]]] = {
+    "default_excl": {("free:shared", "free:shared"), ("vscatter:shared", "free:shared")},
+    "default_exclhost": {("free:shared", "free:shared"), ("vscatter:shared", "free:shared")},
+    "force_excl": set(),
+    "force_exclhost": set(),
+    "ignore_excl": set(product(FIRST, PLACES)),
+}
+"""By the `sharing` of a host with one vnode: for which places pbs_sched 23.06 ran two jobs there at once, of
+these 28 pairs."""
+
+
+@pytest.mark.parametrize("sharing", SHARED_BY)
+def test_jobs_share_a_host_with_one_vnode_as_with_the_servers_scheduler(sharing: str) -> None:
+    found = {
+        pair
+        for pair in product(FIRST, PLACES)
+        if not any(parse_request("1:ncpus=1", place, node("a", sharing)).exclusive for place in pair)
+    }
+    assert found == SHARED_BY[sharing]
 
 
 def test_job_is_restricted_to_nodes_with_suitable_sharing() -> None:
