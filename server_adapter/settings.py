@@ -52,7 +52,8 @@ class PbsServerSettings(Section):
     """Scheduler name to register at an OpenPBS server: any name but `default` has a partition of its own."""
     plan_by: Literal["host", "vnode"] = "host"
     """Nodes of the plan at an OpenPBS server: a `host` with all its vnodes, as `scatter`, `pack`
-    and `exclhost` mean it, or each `vnode`, as if it were a host of its own."""
+    and `exclhost` mean it, or each `vnode`, as if it were a host of its own; hosts with
+    `sharing=default_exclhost` or `force_exclhost` stay whole."""
     logs: Path | None = None
     """The server's directory `server_logs`: a start logged there for any user not in `schedulers` was a
     `qrun`."""

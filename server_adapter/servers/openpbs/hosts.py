@@ -292,10 +292,15 @@ def requested_vnodes(selects: Iterable[str]) -> set[str]:
 
 
 def group_by_host(
-    vnodes: Sequence[DescribedObject], types: ResourceTypes = NO_TYPES, named: Collection[str] = ()
+    vnodes: Sequence[DescribedObject],
+    types: ResourceTypes = NO_TYPES,
+    named: Collection[str] = (),
+    *,
+    by_host: bool = True,
 ) -> Hosts:
     """Return the hosts with several of these vnodes. Jobs request the vnodes ``named`` by name: the cores of
-    each are counted, of at most `MAX_KINDS` kinds altogether.
+    each are counted, of at most `MAX_KINDS` kinds altogether. Not ``by_host``: only hosts that a vnode's
+    sharing gives to one job as a whole.
     """
     groups: dict[str, list[DescribedObject]] = {}
     names = set()
@@ -310,9 +315,11 @@ def group_by_host(
     apart = set()
     for host, found in several.items():
         own = tuple([vnode.name for vnode in found])
-        if len({vnode.values.get("queue", "") for vnode in _working(found, types)}) > 1 or host in names - {
-            *own
-        }:
+        several_queues = len({vnode.values.get("queue", "") for vnode in _working(found, types)}) > 1
+        is_whole = by_host or any(
+            vnode.values.get("sharing", SHARED).endswith("exclhost") for vnode in _working(found, types)
+        )
+        if several_queues or host in names - {*own} or not is_whole:
             apart.add(host)
         else:
             members[host] = own

@@ -311,8 +311,8 @@ class OpenPBSReader:
         self._named_vnodes = frozenset(both if len(both) <= MAX_KINDS else named)
 
     def _hosts(self, vnodes: list[DescribedObject]) -> Hosts:
-        found = group_by_host(vnodes, self._types, self._named_vnodes)
-        single = found.apart if self._by_host else found.apart | found.members.keys()
+        self.hosts = group_by_host(vnodes, self._types, self._named_vnodes, by_host=self._by_host)
+        single = self.hosts.apart
         if single - self._warned:
             why = "they are of several queues" if self._by_host else "server.plan_by is vnode"
             _log.warning(
@@ -321,8 +321,7 @@ class OpenPBSReader:
                 ", ".join(sorted(single)),
                 why,
             )
-        self._warned = frozenset(single)
-        self.hosts = found if self._by_host else Hosts(types=self._types)
+        self._warned = single
         at: dict[str, list[DescribedObject]] = {}
         for vnode in vnodes if self.hosts.members else ():
             if host := self.hosts.node_of.get(vnode.name):

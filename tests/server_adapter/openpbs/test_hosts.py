@@ -175,6 +175,17 @@ def test_a_host_whose_name_is_another_hosts_vnode_is_not_merged() -> None:
     assert found.apart == {"a"}
 
 
+@pytest.mark.parametrize("sharing", ["default_exclhost", "force_exclhost", "default_excl", "force_excl"])
+def test_planned_by_vnode_hosts_stay_whole_if_their_sharing_says_so(sharing: str) -> None:
+    """Jobs were started beside each other on a host that pbs_sched gives to one job."""
+    vnodes = [*numa(sharing=sharing), vnode("b[0]", "b"), vnode("b[1]", "b")]
+    found = group_by_host(vnodes, by_host=False)
+    whole = sharing.endswith("exclhost")
+    assert list(found.members) == (["a"] if whole else [])
+    assert found.apart == ({"b"} if whole else {"a", "b"})
+    assert len(found.nodes(vnodes)) == (3 if whole else 5)
+
+
 def test_placements_of_jobs_and_reservations_are_translated_to_hosts() -> None:
     hosts = group_by_host([*numa(), vnode("n1", "n1")])
     where = "(a[0]:ncpus=2:mem=1gb+a[1]:ncpus=1)+(n1:ncpus=1)+(a[1])"
