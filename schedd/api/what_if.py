@@ -385,7 +385,7 @@ def _with_likely_starts(
         if outcome.scale is not None:
             walltime = outcome.scale.planned(walltime)
         placed = replace(place.placement, start=one.planned_start, end=one.planned_start + walltime)
-        asked = replace(outcome, answer=StartKnown(placed), walltime=walltime)
+        asked = replace(outcome, answer=StartKnown(placed), walltime=walltime, promise=None)
         promise = hypothetical_promise(copy, asked, facts)
         if own is not None:
             promise = min(promise, own.promise)

@@ -8,8 +8,9 @@ from typing import Any, Final
 import pytest
 
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.model import Answer, Never, StartKnown, WaitingFor
+from schedd.model import FOREVER, Answer, Never, StartKnown, WaitingFor
 from schedd.policy.ranks import encode_rank
+from schedd.service.questions.expectations import hypothetical_promise
 from schedd.service.questions.plan_fork import NotUnderstood, fork_plan
 from schedd.wire import AccountSet, Book, Event, JobFacts, NodeFacts, QueueChanged, QueueFacts, Reserve, Run
 from tests.engine.chaos.features import _LABELS, _TABLES, random_site
@@ -120,17 +121,23 @@ def _compare(random: Random, site: dict[str, Any]) -> Iterator[tuple[object, obj
 def _ask_and_send(
     cluster: Cluster, moment: int, facts: JobFacts, events: Sequence[Event], instead_of: str = ""
 ) -> tuple[object, object, object]:
-    """Return the question, its answer, and what the engine makes of the events."""
+    """Return the question, its answer and promise, and those that the engine gives after the events."""
     fork = fork_plan(cluster.engine, publish_snapshot(cluster.engine.state))
+    promise = FOREVER
     try:
-        asked = _meaning(fork.what_if(facts, cluster.server.now, instead_of=instead_of).answer)
+        found = fork.what_if(facts, cluster.server.now, instead_of=instead_of)
+        asked, promise = _meaning(found.answer), hypothetical_promise(fork, found, facts)
     except NotUnderstood:
         asked = "never"
     cluster.obeys = False  # before any decision is carried out
     cluster.send(*events)
     cluster.obeys = True
-    answer = cluster.record(facts.id).answer
-    return (moment, facts), asked, cluster.start(facts.id) if answer is None else _meaning(answer)
+    record = cluster.record(facts.id)
+    start = cluster.start(facts.id) if record.answer is None else _meaning(record.answer)
+    promised = (
+        FOREVER if start is None or isinstance(start, str) else int(cluster.engine.state.promise[record.slot])
+    )
+    return (moment, facts), (asked, promise), (start, promised)
 
 
 def _change_server(random: Random, cluster: Cluster) -> None:

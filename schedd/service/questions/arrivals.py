@@ -14,7 +14,7 @@ from schedd.engine import (
     planned_facts,
     planned_shares,
 )
-from schedd.model import Answer, Placement, Share, StartKnown
+from schedd.model import FOREVER, Answer, Placement, Share, StartKnown
 from schedd.plan.work_limits import WorkSpent
 from schedd.service.questions.open_questions import limit_engine_work
 from schedd.wire import JobAltered, JobFacts, JobQueued
@@ -32,12 +32,14 @@ _MAX_CALLS: Final = 8  # of the engine, while it goes on with repairs and rankin
 class Arrival:
     """The engine's plan for a job right after its arrival or alteration.
 
-    ``facts`` has the chosen form of its request. ``answer`` is None if the policy plans no starts.
+    ``facts`` has the chosen form of its request. ``answer`` is None if the policy plans no starts;
+    ``promise`` is the latest start that is promised then (FOREVER: none).
     """
 
     facts: JobFacts
     record: JobRecord
     answer: Answer | None
+    promise: int
     remark: str
 
 
@@ -65,7 +67,9 @@ def handle_arrival(
     record = state.records[facts.id]
     if record.quarantine:
         raise WorkSpent(record.quarantine)
-    return Arrival(planned_facts(state, record.facts), record, _find_answer(copy, record), remark)
+    promise = int(state.promise[record.slot]) if record.slot >= 0 else FOREVER
+    answer = _find_answer(copy, record)
+    return Arrival(planned_facts(state, record.facts), record, answer, promise, remark)
 
 
 def _find_answer(engine: Engine, record: JobRecord) -> Answer | None:

@@ -26,6 +26,8 @@ UNKNOWN: Final = Expectation(-1, -1, -1, -1)
 
 def hypothetical_promise(fork: PlanFork, asked: WhatIfAnswer, facts: JobFacts) -> int:
     """Return the start that would be promised to a job that arrives now; FOREVER: none."""
+    if isinstance(asked.answer, StartKnown) and asked.promise is not None:
+        return asked.promise
     if not isinstance(asked.answer, StartKnown) or gets_no_promise(fork.published, facts):
         return FOREVER
     planned = asked.answer.placement.start

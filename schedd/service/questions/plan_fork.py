@@ -87,6 +87,7 @@ class WhatIfAnswer:
     sooner_changes: tuple[SmallerRequest, ...] = ()
     sooner_by: int | None = None  # the same of `sooner_changes`
     scale: WalltimeScale | None = None  # what the walltime was scaled from; None: it is as requested
+    promise: int | None = None  # the latest start that would be promised, FOREVER: none; None: not known
 
 
 class PlanFork:
@@ -258,6 +259,7 @@ class PlanFork:
             found_sooner,
             sooner_by,
             scale,
+            arrival.promise if arrival is not None else None,
         )
 
     def _handle_arrival(
