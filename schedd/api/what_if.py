@@ -348,8 +348,9 @@ class _RequestEvaluator:
         self, facts: JobFacts, outcome: WhatIfAnswer, admission: Admission, own_forecast: str
     ) -> tuple[str, ...]:
         changed = {name: text for name, text in facts.resources.items() if self._known.get(name) != text}
+        starts = isinstance(outcome.answer, StartKnown)
         return (
-            *outcome.notes,
+            *(note for note in outcome.notes if starts or note != outcome.means),
             *filter(None, (own_forecast,)),
             *without_units(changed),
             *admission.notes,

@@ -50,6 +50,19 @@ def check_submission(client: TestClient, **question: Any) -> Any:
     return answer.json()
 
 
+def test_a_refused_job_moves_no_others(busy_cluster: TestClient, user: TestClient) -> None:
+    vip = {"points": 2.0, "queues": ["gold"], "breaks_promises": True}
+    assert busy_cluster.put(f"{MAIN}/policy", json={"classes": {"vip": vip}}).status_code == 200
+    post(busy_cluster, queue("gold"))
+    question = {"request": "nodes=1:ppn=4,walltime=01:00:00", "queue": "gold"}
+    moves = "jobs of lower priority would move behind it, even beyond their promises"
+    assert moves in check_submission(user, **question)["notes"]
+    post(busy_cluster, queue("gold", enabled=False))
+    found = check_submission(user, **question)
+    assert found["answer"] == "never"
+    assert moves not in found["notes"]
+
+
 def test_a_what_if_reports_all_reasons_for_a_refusal(busy_cluster: TestClient, user: TestClient) -> None:
     post(
         busy_cluster,

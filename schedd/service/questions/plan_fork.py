@@ -88,6 +88,7 @@ class WhatIfAnswer:
     sooner_by: int | None = None  # the same of `sooner_changes`
     scale: WalltimeScale | None = None  # what the walltime was scaled from; None: it is as requested
     promise: int | None = None  # the latest start that would be promised, FOREVER: none; None: not known
+    means: str = ""  # the note that says which other jobs would be moved or preempted for this start
 
 
 class PlanFork:
@@ -260,6 +261,7 @@ class PlanFork:
             sooner_by,
             scale,
             arrival.promise if arrival is not None else None,
+            remarks[0],
         )
 
     def _handle_arrival(
