@@ -6,6 +6,7 @@ In jupyterhub_config.py:
     from batchspawner_start import planned_start
 
     c.JupyterHub.spawner_class = planned_start(TorqueSpawner, "http://127.0.0.1:8080", "TOKEN", "main")
+    c.JupyterHub.spawner_class.start_timeout = 86_400  # seconds; a job that waits longer is given up
 """
 
 import asyncio
