@@ -34,8 +34,8 @@ from schedd.features.preemption.state import (
     PreemptionState,
     limit_moments,
     lost_by_alteration,
+    owners_of_blocks,
     planned_preemptors,
-    preemptors_of_blocks,
     published_preemptions,
     without_slots,
 )
@@ -86,7 +86,7 @@ COMPONENT: Final = Component(
     next_wake=next_step,
     slots=block_slots,
     slot_names=block_names,
-    jobs_of_slots=preemptors_of_blocks,
+    jobs_of_slots=owners_of_blocks,
     alerts={
         "preemption": AlertKind("a job could not be preempted", has_failed),
         "suspension": AlertKind("a suspended job could not be resumed", still_suspended),

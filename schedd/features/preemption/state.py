@@ -210,10 +210,16 @@ def planned_preemptors(known: EngineState | PlanSnapshot) -> list[str]:
     return list(known.part(PublishedPreemptions).by_preemptor)
 
 
-def preemptors_of_blocks(published: PlanSnapshot) -> dict[int, str]:
-    """Return by slot that blocks the rest of a preempted run: the preemptor."""
+def owners_of_blocks(published: PlanSnapshot) -> dict[int, str]:
+    """Return by slot that blocks the rest of preempted runs: the victim, which would go on without the
+    preemptor; of several victims, the preemptor.
+    """
     planned = published.part(PublishedPreemptions).by_preemptor.values()
-    return {block: one.preemptor for one in planned for block in one.blocks}
+    return {
+        block: one.victims[0].job if len(one.victims) == 1 else one.preemptor
+        for one in planned
+        for block in one.blocks
+    }
 
 
 def lost_by_alteration(known: EngineState | PlanSnapshot, job: str) -> str:

@@ -296,7 +296,7 @@ def _merge_blockers(
     for item in items:
         slot = item.slot
         owner = published.ids.get(owners.get(slot, ""))
-        of_job = owner if owner is not None and any(one.slot == owner.slot for one in items) else None
+        of_job = owner if owner is not None and owner.slot >= 0 else None
         key = of_job.slot if of_job is not None else published.blocks.get(slot, slot if slot >= 0 else item)
         known = merged.get(key)
         if known is None:

@@ -620,8 +620,8 @@ def test_a_preemptor_that_waits_for_its_preemption_names_the_rule(min_run: int, 
         assert cluster.runs("now") == [600]
 
 
-def test_a_preemptor_and_what_is_kept_for_its_victims_are_one_blocker() -> None:
-    """They were named as two, though both go when the preemptor does."""
+def test_a_victim_and_what_is_kept_for_it_are_one_blocker() -> None:
+    """They were named as two. Without the preemptor the victim would go on."""
     cluster = PreemptingCluster(min_run=3_000)
     cluster.submit("long", "1:ppn=4", 10_000)
     cluster.at(600)
@@ -632,7 +632,7 @@ def test_a_preemptor_and_what_is_kept_for_its_victims_are_one_blocker() -> None:
     assert "preemption for now" in published.blocks.values()
     found = explain(fork_plan(cluster.engine, published), "behind", state.now)
     assert found is not None
-    assert sorted(one.name for one in found.blockers) == ["long", "now"]
+    assert sorted((one.name, one.sooner) for one in found.blockers) == [("long", True), ("now", False)]
 
 
 def test_a_hypothetical_scavenger_is_promised_nothing() -> None:
