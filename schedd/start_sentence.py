@@ -8,7 +8,7 @@ tuples: `dataclasses` takes a fifth of the import of a command. All times are se
 the epoch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -306,6 +306,20 @@ def format_day_time(moment: int, now: int, zone: tzinfo | None = None) -> str:
     """A time for a text that is read later: `Fri 27 Nov 20:59`, in another year `27 Nov 2027 20:59`."""
     at, today = _read_times(moment, now, zone)
     return _format_date(at, today) if at is not None else "beyond the calendar"
+
+
+_CAUSE_WORDS: Final[Mapping[str, str]] = {
+    "licence lost": "fewer licences are there than before",
+    "node lost": "a node was lost",
+    "overrun ahead": "a job ahead runs longer than planned",
+    "run refused": "its start was refused",
+}
+"""Causes of delays whose names in the API are too short for sentences."""
+
+
+def describe_cause(cause: str) -> str:
+    """Return the cause of a move, a risk or a breach as a clause for users."""
+    return _CAUSE_WORDS.get(cause, cause)
 
 
 def format_utc(moment: int) -> str:

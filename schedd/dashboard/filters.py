@@ -14,7 +14,13 @@ from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast,
 from schedd.dialect.holds import holds_in
 from schedd.engine import JobView
 from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_before
-from schedd.start_sentence import StartFacts, describe_forecast_wait, describe_start, format_utc
+from schedd.start_sentence import (
+    StartFacts,
+    describe_cause,
+    describe_forecast_wait,
+    describe_start,
+    format_utc,
+)
 
 _MAX_NAMES: Final = 3
 _SHOWN_APART: Final = frozenset({"walltime", "nodect"})
@@ -204,6 +210,7 @@ def describe_holds(letters: str) -> str:
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "cause": describe_cause,
     "change": format_change,
     "timed": localise_times,
     "when": time_element,

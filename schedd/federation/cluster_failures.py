@@ -2,6 +2,7 @@
 
 from schedd.client import ClientError, Refused, Unreachable
 from schedd.client.answers import ClusterView
+from schedd.start_sentence import format_utc
 
 
 def describe_failure(error: ClientError) -> str:
@@ -18,7 +19,10 @@ def describe_failure(error: ClientError) -> str:
 def describe_unusable(view: ClusterView) -> str:
     """Return why a cluster that answers takes no jobs now; empty if it takes some."""
     if view.stale:
-        return f"its plan may be out of date; job starts: {view.job_starts.words}"
+        starts = view.job_starts
+        known = starts.since is not None and " since " not in starts.words
+        since = f" since {format_utc(starts.since)}" if known and starts.since is not None else ""
+        return f"its plan may be out of date; job starts: {starts.words}{since}"
     if not view.nodes:
         return "its server was not read yet"
     if view.mode != "scheduler":

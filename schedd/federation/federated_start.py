@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from schedd.start_sentence import StartFacts
+from schedd.start_sentence import StartFacts, describe_start
 
 if TYPE_CHECKING:
     from schedd.client.answers import ClusterWhatIf, FederatedJobView, TransferAttemptView
@@ -34,6 +34,18 @@ def describe_state(job: "FederatedJobView") -> str:
     if one is None:
         return "waits for a cluster"
     return one.state or PHASE_NAMES.get(one.phase, one.phase)
+
+
+def start_order(job: "FederatedJobView", now: int) -> int | None:
+    """Return the start by which lists are ordered: the likely one, else the planned one; None if unknown."""
+    one = current_attempt(job)
+    if one is None or job.over:
+        return None
+    if one.state in ("running", "starting"):
+        return one.started or 0
+    facts = start_facts(job)
+    likely = describe_start(facts, now).likely if facts is not None else None
+    return likely if likely is not None else one.planned_start
 
 
 def start_facts(job: "FederatedJobView") -> StartFacts | None:

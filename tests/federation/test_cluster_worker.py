@@ -11,6 +11,7 @@ from schedd.client import Client, Endpoint, Refused, Unreachable
 from schedd.client.json_object import JsonObject
 from schedd.federation.api.app import cluster_rows, create_app, job_row
 from schedd.federation.api.pages.routes import add_pages
+from schedd.federation.cluster_failures import describe_unusable
 from schedd.federation.event_log import FederationLog
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import FederationState
@@ -203,6 +204,13 @@ def test_the_page_shows_health_and_free_cores_of_a_cluster(
     worker.cluster.fails = Unreachable("no daemon answers")
     worker.round()
     assert worker.federation.cluster_summaries == {}, "nothing old is shown of a cluster that is away"
+
+
+def test_an_unused_cluster_names_the_start_of_its_fault_not_of_its_discovery() -> None:
+    starts = JsonObject(words="stopped, adapter silent", since=1_700_000_000)
+    view: Any = JsonObject(stale="no contact with the adapter", job_starts=starts)
+    words = describe_unusable(view)
+    assert words.endswith("job starts: stopped, adapter silent since 2023-11-14 22:13:20 UTC")
 
 
 @pytest.mark.parametrize(

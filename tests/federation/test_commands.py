@@ -182,11 +182,11 @@ def test_user_commands_show_jobs_from_all_clusters(
     assert shell("showq", "--federation") == 0
     heads, first, second, _, count = capsys.readouterr().out.splitlines()
     assert " ".join(heads.split()) == ("JOB OWNER CLUSTER JOB THERE STATE LIKELY 90 % BY AT THE LATEST")
-    assert first.split()[:5] == ["1", "ann@org", "north", "7.north", "planned"]
+    assert first.split()[:5] == ["1", "ann", "north", "7.north", "planned"]
     assert first.split()[5] == "due", "by the clock of the federation, not of this host"
     assert second.split() == [
         "2",
-        "ann@org",
+        "ann",
         "-",
         "-",
         *["waits", "for", "a", "cluster", "not", "known", "-", "-"],

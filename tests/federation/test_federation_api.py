@@ -13,10 +13,12 @@ from fastapi.testclient import TestClient
 
 from schedd.api.iso_times import iso_time
 from schedd.client import Client, Unreachable
+from schedd.client.json_object import JsonObject
 from schedd.federation.api.app import create_app
 from schedd.federation.api.audited_route import _name_act
 from schedd.federation.api.daemon import FEDERATION_ROUTES
 from schedd.federation.api.pages import routes
+from schedd.federation.api.pages.routes import FederatedJobRow, start_key
 from schedd.federation.event_log import FederationLog
 from schedd.federation.licences import ClusterLicenceUse
 from schedd.federation.routing.candidates import ClusterLoads, compute_loads
@@ -358,6 +360,33 @@ def test_page_shows_jobs_and_their_pages_only_to_those_who_may_see_them(harness:
     assert 'href="http://127.0.0.1:9/dashboard/main/jobs/1.north"' in job_page
     assert "Due since" in job_page or "Starts now" in job_page
     assert "secret" not in pages["bob@org"][1].text
+
+
+def test_page_lists_next_starts_first_and_running_jobs_below(harness: FederationHarness) -> None:
+    now = harness.federation.now
+
+    def row(state: str, planned: int | None, started: int | None = None) -> FederatedJobRow:
+        attempt: Any = JsonObject(
+            cluster="north",
+            state=state,
+            started=started,
+            planned_start=planned,
+            displayed_start=planned,
+            expected_start=None,
+            expected_by=None,
+            expected_as_of=None,
+            promised_start=None,
+            at_risk=None,
+            predicted=False,
+            starts_stopped="",
+        )
+        job: Any = JsonObject(cluster="north", over="", attempts=[attempt])
+        return FederatedJobRow(job, state, attempt, None)
+
+    rows = [row("running", None, now - 60), row("planned", now + 900), row("waiting", None)]
+    rows += [row("planned", now + 300)]
+    ordered = sorted(rows, key=lambda one: start_key(one, now))
+    assert ordered == [rows[3], rows[1], rows[0], rows[2]]
 
 
 def test_a_login_to_the_page_ends_with_its_token_and_at_logout(harness: FederationHarness) -> None:

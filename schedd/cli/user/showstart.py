@@ -45,6 +45,7 @@ from schedd.deadline_sentence import format_probability
 from schedd.name_list import shorten_list
 from schedd.start_sentence import (
     StartSentence,
+    describe_cause,
     describe_requested_start,
     describe_start,
     destination_start_facts,
@@ -337,19 +338,17 @@ def _start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[st
     if job.promised_start is not None and state == "planned" and job.weak:
         yield "promise", "holds if a job ahead of it without a walltime ends in time"
     if job.at_risk is not None:
-        yield "at risk", f"it cannot be kept as planned now: {job.at_risk.cause}"
+        yield "at risk", f"it cannot be kept as planned now: {describe_cause(job.at_risk.cause)}"
     if job.deadline is not None:
-        risk = job.at_risk.cause if job.at_risk is not None else ""
+        risk = describe_cause(job.at_risk.cause) if job.at_risk is not None else ""
         yield "deadline", f"{format_time(job.deadline, now)} {describe_deadline(job, now, risk)}"
     if state == "planned":
         yield from explanation_rows(found, now)
     if found.last_change is not None and state != "running":
         yield "last moved", describe_change(found.last_change, now)
     for breach in job.breaches[-1:]:
-        yield (
-            "broken",
-            (f"the promise of {format_time(breach.promised, now)} was not kept: {breach.cause}"),
-        )
+        cause = describe_cause(breach.cause)
+        yield "broken", f"the promise of {format_time(breach.promised, now)} was not kept: {cause}"
 
 
 def _waiting_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,13 @@ from schedd.client import ClientError, find_endpoint
 from schedd.client.answers import BagView, FederatedJobView
 from schedd.client.json_object import json_members
 from schedd.federation.client import FederationClient
-from schedd.federation.federated_start import PHASE_NAMES, current_attempt, describe_state, start_facts
+from schedd.federation.federated_start import (
+    PHASE_NAMES,
+    current_attempt,
+    describe_state,
+    start_facts,
+    start_order,
+)
 from schedd.start_sentence import StartSentence, describe_start, format_near_time
 
 
@@ -43,9 +49,13 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
         if args.json:
             show_json({"jobs": jobs})
             return True
-        jobs.sort(key=lambda job: (_sort_start(job, now) is None, _sort_start(job, now) or 0, job.submitted))
+        jobs.sort(key=lambda job: (start_order(job, now) is None, start_order(job, now) or 0, job.submitted))
         heads = ("JOB", "OWNER", "CLUSTER", "JOB THERE", "STATE", "LIKELY", "90 % BY", "AT THE LATEST")
-        print(format_table(heads, [_job_cells(job, now) for job in jobs]))
+        one_realm = len({job.owner.partition("@")[2] for job in jobs}) == 1
+        cells = [_job_cells(job, now) for job in jobs]
+        if one_realm:  # rows fit into 80 columns
+            cells = [(job, owner.partition("@")[0], *rest) for job, owner, *rest in cells]
+        print(format_table(heads, cells))
         there = len({job.cluster for job in jobs if job.cluster})
         print(f"\n{len(jobs)} job{'s' * (len(jobs) != 1)} on {there} cluster{'s' * (there != 1)}")
         return True
@@ -99,17 +109,6 @@ def describe_federated_start(job: FederatedJobView, now: int) -> StartSentence |
     """The sentence about a job's start; None for a job that is over, or has no cluster that discloses it."""
     facts = start_facts(job)
     return describe_start(facts, now) if facts is not None else None
-
-
-def _sort_start(job: FederatedJobView, now: int) -> int | None:
-    """Its likely start, else the planned one; running jobs first."""
-    one = current_attempt(job)
-    if one is None or job.over:
-        return None
-    if one.state in ("running", "starting"):
-        return one.started or 0
-    sentence = describe_federated_start(job, now)
-    return sentence.likely if sentence is not None and sentence.likely is not None else one.planned_start
 
 
 def _job_cells(job: FederatedJobView, now: int) -> tuple[str, ...]:

@@ -31,7 +31,13 @@ from schedd.federation.api.app import check_rate, cluster_rows, job_row, licence
 from schedd.federation.api.bag_rows import bag_row
 from schedd.federation.api.booking_rows import booking_page_rows
 from schedd.federation.api.item_access import is_item_visible
-from schedd.federation.federated_start import PHASE_NAMES, current_attempt, describe_state, start_facts
+from schedd.federation.federated_start import (
+    PHASE_NAMES,
+    current_attempt,
+    describe_state,
+    start_facts,
+    start_order,
+)
 from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -95,6 +101,7 @@ def _show_federation(request: Request) -> Response:
     if federation is None:
         return _render(request, "federation", viewer, name="", leads=False)
     rows = list(islice(_visible_jobs(federation, viewer), _MAX_JOBS + 1)) if viewer is not None else []
+    shown = sorted(rows[:_MAX_JOBS], key=lambda row: start_key(row, federation.now))
     open_page: _PublicPage = request.app.state.public_page
     return _render(
         request,
@@ -103,7 +110,7 @@ def _show_federation(request: Request) -> Response:
         leads=True,
         log_trouble=federation.log_trouble,
         shows_faults=viewer is not None and viewer.bearer.may("see all"),
-        rows=rows[:_MAX_JOBS],
+        rows=shown,
         more_jobs=len(rows) > _MAX_JOBS,
         **open_page.values(federation),
     )
@@ -242,6 +249,12 @@ def _visible_jobs(federation: FederationState, viewer: FederationViewer) -> Iter
         job = federation.jobs.by_id.get(name)
         if job is not None and is_item_visible(viewer.bearer, job):
             yield _make_row(job_row(federation, job))
+
+
+def start_key(row: FederatedJobRow, now: int) -> tuple[bool, bool, int]:
+    """Order jobs by their next start; jobs that run, and jobs without a known start, come below."""
+    start = start_order(row.job, now)
+    return start is None, row.state in ("running", "starting"), start or 0
 
 
 def _make_row(job: FederatedJobView) -> FederatedJobRow:
