@@ -103,18 +103,6 @@ def _plan_figure() -> Any:
         nonselection_fill_alpha=0.35,
         nonselection_line_alpha=0.35,
     )
-    # Two glyphs of one colour each: Bokeh 3.9 fails over colours by text when their number changes.
-    for name, ink in (("light", "#ffffff"), ("dark", "#17202c")):
-        chart.text(
-            "x",
-            "y",
-            "text",
-            source=_column_source(f"{name}_texts", "x", "y", "text"),
-            name=f"{name}_texts",
-            text_color=ink,
-            text_font_size="11px",
-            text_baseline="middle",
-        )
     chart.quad(
         **edges,
         source=_column_source("reserved", *edges),
@@ -133,6 +121,18 @@ def _plan_figure() -> Any:
         hatch_weight=1,
         line_width=1.5,
     )
+    # Above the hatches, under which they cannot be read. Two glyphs of one colour each: Bokeh 3.9 fails over colours by text when their number changes.
+    for name, ink in (("light", "#ffffff"), ("dark", "#17202c")):
+        chart.text(
+            "x",
+            "y",
+            "text",
+            source=_column_source(f"{name}_texts", "x", "y", "text"),
+            name=f"{name}_texts",
+            text_color=ink,
+            text_font_size="11px",
+            text_baseline="middle",
+        )
     chart.segment(
         "x",
         "y0",

@@ -179,8 +179,9 @@ function open(name) {
 }
 
 function said() {
+  for (const one of [box, $("minimap")]) one.classList.toggle("unused", !plan.rows); // no axes around nothing
   const parts = [];
-  if (!plan.all_nodes) parts.push("No nodes yet: the chart is empty until the adapter has sent its first snapshot");
+  if (!plan.all_nodes) parts.push("No nodes yet: the chart comes with the adapter's first snapshot");
   else if (!plan.matching) parts.push(`No node matches “${view.nodes}”. Try a name, n[001-020], a pattern such as gpu*, a property or a state.`);
   else parts.push(plan.matching < plan.all_nodes ? `${plan.matching.toLocaleString("en-GB")} of ${many(plan.all_nodes, "node", "nodes")}` : many(plan.all_nodes, "node", "nodes"));
   if (plan.rows > plan.count) parts.push(`rows ${plan.first + 1} to ${plan.first + plan.count} of ${plan.rows.toLocaleString("en-GB")}`);
