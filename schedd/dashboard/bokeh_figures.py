@@ -121,7 +121,8 @@ def _plan_figure() -> Any:
         hatch_weight=1,
         line_width=1.5,
     )
-    # Above the hatches, under which they cannot be read. Two glyphs of one colour each: Bokeh 3.9 fails over colours by text when their number changes.
+    # Above the hatches, under which they cannot be read. Two glyphs of one colour each: Bokeh 3.9 fails
+    # over colours by text when their number changes.
     for name, ink in (("light", "#ffffff"), ("dark", "#17202c")):
         chart.text(
             "x",

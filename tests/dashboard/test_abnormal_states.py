@@ -194,6 +194,22 @@ def test_open_page_reports_a_silent_adapter_without_reload(open_window: Open, si
     expect(page.locator("#pulse")).to_contain_text("Live")
 
 
+def test_every_page_names_the_command_that_helps_to_those_who_may_run_it(site: DashboardSite) -> None:
+    site.loop.adapter_contact.last -= 61
+    shown = {}
+    for role in ("user", "reader", "operator", "admin"):
+        with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+            client.post("/login", data={"token": token(role)})
+            pages = [client.get(f"/main/{path}").text for path in ("plan", "queue")]
+            shown[role] = ['class="help"' in page for page in pages]
+    assert shown == {
+        "user": [False, False],
+        "reader": [False, False],
+        "operator": [True, True],
+        "admin": [True, True],
+    }
+
+
 def test_open_alerts_are_listed_for_operators_and_shown_on_every_page(
     open_window: Open, site: DashboardSite
 ) -> None:

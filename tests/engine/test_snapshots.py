@@ -216,6 +216,18 @@ def test_resume_by_an_admin_accepts_the_loss_of_all_jobs() -> None:
     assert _insist(cluster, 250, 260)
 
 
+def test_an_accepted_loss_holds_although_new_jobs_have_the_numbers_of_lost_ones() -> None:
+    cluster = _emptied_by_a_restart()
+    jobs = {f"{i}": cluster.record(f"{i}").facts for i in range(2)}
+    assert not _insist(cluster, 0, 10)
+    cluster.engine.resume()
+    cluster.server.jobs = jobs  # a server without its old jobs counts from the beginning again
+    cluster.at(241)
+    cluster.send(replace(cluster.server.snapshot(), server_age=250))
+    assert cluster.engine.state.stale == ""
+    assert set(cluster.engine.state.records) <= set(jobs)
+
+
 def test_a_few_lost_jobs_are_believed_whatever_their_share() -> None:
     cluster = Cluster()
     for i in range(4):

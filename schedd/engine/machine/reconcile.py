@@ -63,11 +63,12 @@ def find_doubt(state: EngineState, snapshot: Snapshot) -> str:
         state.doubted_loss = None
         return ""
     since, before = state.doubted_loss if state.doubted_loss is not None else (state.now, frozenset[str]())
-    # Jobs and nodes of the first loss may have ended since, but may not have returned.
+    # Jobs and nodes of the first loss may have ended since, but may not have returned, unless an admin
+    # accepted the loss: a server that lost its jobs gives their numbers to new ones.
     known_names = {f"jobs {name}" for name in (*state.records, *state.arriving)} | {
         f"nodes {name}" for name in known_nodes
     }
-    if not before & known_names <= lost:
+    if since > _ACCEPTED and not before & known_names <= lost:
         since = state.now
     age = snapshot.server_age
     emptied = bool(state.records) and not state.records.keys() & there

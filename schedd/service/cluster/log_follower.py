@@ -153,7 +153,7 @@ class LogFollower:
             except _UNREADABLE as error:
                 _log.error("lasting facts cannot be read", cluster=self._name, why=repr(error))
                 continue
-            self.rebuilt += f"; used the facts stored with the state after batch {found.after.batch} count"
+            self.rebuilt += f"; the facts stored with the state after batch {found.after.batch} are used"
             if unread:
                 _log.error("some lasting facts cannot be read", cluster=self._name, which=unread)
                 self.rebuilt += f", but for {', '.join(unread)}"

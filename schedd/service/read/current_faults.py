@@ -193,6 +193,8 @@ def _remedy(kind: str, text: str) -> str:
         return "`systemctl restart schedd`"
     if kind == "database" and text.startswith("sqlite"):
         return _DATABASE_FILE
+    if kind == "log" and text.startswith("the planner's state was rebuilt"):
+        return f"nothing after an upgrade; else {_DAEMON_LOG}"
     if kind == "adapter" and ADAPTER_REFUSED in text:
         return _ADAPTER_TOKEN
     if kind == "snapshot" and "the server lacks" in text:
