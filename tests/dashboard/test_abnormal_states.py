@@ -286,7 +286,7 @@ def test_the_whatif_page_shows_pause_and_held_queues(site: DashboardSite) -> Non
     assert "No planned start" in named
     assert "Would start as soon as starts resume" in paused
     assert "Dispatch is paused: new disks." in paused
-    assert (empty.status_code, "the form is empty" in empty.text) == (422, True)
+    assert (empty.status_code, "The form is empty" in empty.text) == (422, True)
 
 
 @pytest.mark.parametrize(

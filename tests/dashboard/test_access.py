@@ -124,7 +124,7 @@ def test_operator_reserves_nodes_and_lifts_the_reservation(open_window: Open, si
     page.get_by_label("Until", exact=True).fill("2023-11-15T18:00")
     page.get_by_label("Reason", exact=True).fill("new memory")
     page.get_by_role("button", name="Reserve").click()
-    expect(page.get_by_role("alert")).to_contain_text("no node n9")
+    expect(page.get_by_role("alert")).to_contain_text("no node n9", ignore_case=True)
     expect(page.get_by_role("textbox", name="Name")).to_have_value("repair")
     page.get_by_label("Nodes or properties").fill("n1")
     body = {"nodes": ["n1"], "start": T + 40, "reason": "x"}

@@ -79,7 +79,7 @@ def test_audit_uses_the_same_action_names_as_pages() -> None:
 def test_walltime_is_refused_until_it_has_a_unit(open_window: Open, site: DashboardSite) -> None:
     window = open_window("reader")
     page = window.open_page("what-if?nodes=1&ppn=1&walltime=4")
-    expect(page.get_by_role("alert")).to_contain_text("say the unit: 4h")
+    expect(page.get_by_role("alert")).to_contain_text("say the unit: 4h", ignore_case=True)
     page.get_by_label("Walltime").fill("4h")
     page.get_by_role("button", name="Show start time").click()
     expect(page.locator("#answer")).to_contain_text("04:00:00")
