@@ -87,8 +87,10 @@ def _near_times(text: str) -> Markup:
 
 
 def capitalise_first(text: str) -> str:
-    """The text with a capital first letter; a path, file, address or setting (`walltime=soon`) stays."""
-    return text if re.match(r"\S*(/|=|\.\w)", text) else text[:1].upper() + text[1:]
+    """The text with a capital first letter; a path, file, address, setting (`walltime=soon`) or name with a
+    digit (`node17`) stays.
+    """
+    return text if re.match(r"\S*(/|=|\.\w|\d)", text) else text[:1].upper() + text[1:]
 
 
 def format_duration(seconds: float) -> str:

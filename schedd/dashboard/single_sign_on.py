@@ -110,7 +110,7 @@ async def finish_login(
     if bearer is None:
         _log.warning("a login was refused", name=identity.name, why="no grant")
         return _render_refusal(
-            request, f"{identity.name} has no role here. Ask the administrators of your cluster."
+            request, f"The user {identity.name} has no role here. Ask the administrators of your cluster."
         )
     _log.info("logged in", name=bearer.name, role=bearer.role, by="identity provider")
     sessions: Sessions = request.app.state.sessions
