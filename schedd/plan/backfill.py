@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import PLANNED, Ints
 from schedd.plan.plan import Plan
 from schedd.plan.records import NO_MOVES, Moves
@@ -125,10 +126,12 @@ def backfill(plan: Plan, waiting: BackfillQueue, now: int, patience: int) -> Mov
     free += int(asked[ready & (before <= now)].sum())  # and the cpus of due jobs
     if not free or not (ready & (asked <= free)).any():
         return NO_MOVES
+    entries = plan.slabs.tb.jobs[at.ALLOC, slots]
     _BackfillRound(plan, waiting, asked, ready, now, patience).run(free)
     after = plan.starts(slots)
     moved = np.flatnonzero(after != before)
-    return Moves(slots[moved], before[moved], after[moved])
+    again = plan.slabs.tb.jobs[at.ALLOC, slots] != entries
+    return Moves(slots[moved], before[moved], after[moved], slots[again & (after == before)])
 
 
 class _BackfillRound:

@@ -204,7 +204,7 @@ class _PlacementSearch:
             raise AssertionError(f"slots {slots.tolist()} found places when they were tried, and none now")
         self.start, self.tier = plan.start(self._slot), tier
         theirs = moves.slots != self._slot
-        self.moves = Moves(moves.slots[theirs], moves.old[theirs], moves.new[theirs])
+        self.moves = Moves(moves.slots[theirs], moves.old[theirs], moves.new[theirs], moves.elsewhere)
 
 
 def _usable_rows(plan: Plan, slot: int, tier: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

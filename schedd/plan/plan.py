@@ -606,11 +606,12 @@ class Plan(PlanContents, WorkLimits):
         jobs = tb.jobs
         old, first, held = before[OLD_START], before[OLD_ALLOC], before[OLD_ALLOCS]
         new = self.starts(slots)
-        for i in np.flatnonzero(first != jobs[at.ALLOC, slots]).tolist():
+        again = first != jobs[at.ALLOC, slots]
+        for i in np.flatnonzero(again).tolist():
             end = int(old[i] + jobs[at.DUR, slots[i]])
             self._repairs.note_freed_entries(int(first[i]), int(held[i]), max(now, int(old[i])), end)
         moved = np.flatnonzero(old != new)
-        return Moves(slots[moved], old[moved], new[moved])
+        return Moves(slots[moved], old[moved], new[moved], slots[again & (old == new)])
 
     def remove_overcommitted(self, slots: Ints) -> Ints:
         """Remove those planned ``slots`` that lie on an over-committed row, in this order. Return them.

@@ -1,7 +1,7 @@
 """Values that the plan returns: what a job holds of a row, free capacity over time, and moves."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -60,13 +60,20 @@ class Timeline:
         return free
 
 
+NO_SLOTS: Final = np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Jobs with a changed start: slots, old starts (-1: none), new starts (-1: none); equal lengths."""
+    """Jobs with a changed start: slots, old starts (-1: none), new starts (-1: none); equal lengths.
+
+    ``elsewhere``: slots of jobs that were placed again with the same start, perhaps on other nodes.
+    """
 
     slots: Ints
     old: Ints
     new: Ints
+    elsewhere: Ints = field(default_factory=lambda: NO_SLOTS)
 
     def __len__(self) -> int:
         return int(self.slots.shape[0])

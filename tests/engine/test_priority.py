@@ -85,6 +85,19 @@ def test_jobs_without_a_promise_are_displaced() -> None:
     assert moved.words == "job 4 of higher priority goes before, most by wish"
 
 
+def test_a_displaced_job_with_the_same_start_on_another_node_counts_as_changed() -> None:
+    """Followers of the plan are told only jobs that changed: they would keep showing its former node."""
+    cluster = cluster_with(WISH, nodes=2)
+    for job in "123":
+        cluster.submit(job)
+    state, (node,) = cluster.engine.state, cluster.planned_node_names("3")
+    before = int(state.changed[state.records["3"].slot])
+    cluster.submit("4", nodes=f"{node}:ppn=4", priority=10)
+    assert starts(cluster, "34") == [100, 100]
+    assert cluster.planned_node_names("3") != [node]
+    assert state.changed[state.records["3"].slot] > before
+
+
 def test_only_conflicting_jobs_move() -> None:
     cluster = cluster_with(WISH, nodes=3)
     for job in "123":

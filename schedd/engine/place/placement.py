@@ -78,6 +78,7 @@ def _place_in_order(state: EngineState, slots: Ints, old: Ints, event: str) -> t
         record = state.by_slot[slot]
         if record is not None:
             place_job(state, record, event)
+    state.changed[slots] = state.generation  # with the same start, nodes may be others
     return slots, old, state.plan.starts(slots)
 
 

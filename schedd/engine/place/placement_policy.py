@@ -48,6 +48,7 @@ def place_by_site_policy(
     if found is None:
         return -1, None
     rearrange_nodes(state, record)
+    state.changed[found.moves.elsewhere] = state.generation
     if len(found.moves):
         state.next_due = None
         words = f"job {record.id} with an earlier deadline goes before"

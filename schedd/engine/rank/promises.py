@@ -105,7 +105,8 @@ def _add_change_set(
 
 
 def record_plan_moves(state: EngineState, event: str, cause: Cause, words: str, moves: Moves) -> None:
-    """Log the moves of a repair."""
+    """Log the moves of a repair or displacement, and mark jobs that were placed again with the same start."""
+    state.changed[moves.elsewhere] = state.generation
     record_moves(state, event, cause, words, moves.slots, moves.old, moves.new)
 
 

@@ -122,6 +122,7 @@ def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = F
     cause = Cause.CLASS if breaks else Cause.PRIORITY
     name = record.id if record is not None else "a job"
     words = f"job {name} of higher priority goes before{_largest_term(state, record)}"
+    state.changed[moves.elsewhere] = state.generation
     record_moves(state, event, cause, words, moves.slots[theirs], moves.old[theirs], moves.new[theirs])
     return True
 

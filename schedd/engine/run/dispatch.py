@@ -314,6 +314,7 @@ def _swap_with_sibling(state: EngineState, record: JobRecord, event: str) -> Non
             place_job(state, one, event)
         new = plan.starts(slots)
         moved = new != old
+        state.changed[slots] = state.generation
         record_moves(state, event, Cause.QUEUE, words, slots[moved], old[moved], new[moved])
         state.next_due = None
         # If the other has no room now, the held one would be due again at once, forever.

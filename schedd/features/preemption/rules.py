@@ -228,6 +228,7 @@ def _apply_arrangement(
     state.next_due = None
     new = plan.starts(gone)
     moved = new != old
+    state.changed[gone] = state.generation  # with the same start, nodes may be others
     record_moves(state, event, Cause.PRIORITY, words, gone[moved], old[moved], new[moved])
     note_displaced(state, gone, old, new)
     record_move(state, event, Cause.PRIORITY, words, slot, before, found.start)
