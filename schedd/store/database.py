@@ -139,7 +139,7 @@ class Database:
                 engine.dispose()
                 if is_read_only(error):
                     # All connections of a process share SQLite's index of the log. If the first one opened it
-                    # on a read-only disk, nobody writes before all are closed.
+                    # on a read-only disk, no write succeeds until all are closed.
                     self._readers.dispose()
             raise translate_error(error, self.name) from error
 

@@ -299,7 +299,7 @@ class Component(Generic[_S]):
     """Slots of running jobs that hold their resources only from their start in the plan on."""
     slot_names: Callable[["EngineState"], Mapping[int, str]] | None = None  # by slot: its name for readers
     jobs_of_slots: Callable[["PlanSnapshot"], Mapping[int, str]] | None = None
-    """By slot that the component holds: the job for which it does, and without which it would not."""
+    """The job that each slot held by the component serves; without that job the slot would be free."""
     slots_named: Callable[["PlanSnapshot", str, str], Sequence[int] | None] | None = None
     """Slots of a caller's object with a name, for a question without it; None: unknown name."""
     node_blocks: Callable[["EngineState"], Iterable[Reserve]] | None = None

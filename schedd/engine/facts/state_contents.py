@@ -110,7 +110,7 @@ class StateContents(EngineColumns):
     """By job: given-up run decisions that may still be carried out, or were, in an event that has not arrived
     yet."""
     awaited_ends: dict[str, dict[str, None]] = declared(BLOCKED, make=dict)
-    """By job that was refused on fragmented nodes: the jobs there, of which one must end before its start."""
+    """For each job refused on fragmented nodes: the jobs there. It is tried again when one of them ends."""
     risks: dict[str, None] = declared(KEYS, make=dict)  # jobs with a promise at risk
     ends: list[tuple[int, int, str]] = declared(ENDS, make=list)
     """Heap of (when a job's resources count as free, slot, job); entries may be out of date."""

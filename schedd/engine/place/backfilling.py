@@ -56,11 +56,8 @@ def run_backfill(state: EngineState, event: str) -> None:
     state.last_backfill, state.backfill_due = now, FOREVER
     slots = next_to_start(plan, _movable(state), now)
     moves = backfill(plan, _waiting(state, slots), now, state.settings.search_patience)
-    state.changed[moves.elsewhere] = state.generation
+    record_plan_moves(state, event, Cause.IMPROVED, "jobs with a shorter expected run time go first", moves)
     if len(moves):
-        record_plan_moves(
-            state, event, Cause.IMPROVED, "jobs with a shorter expected run time go first", moves
-        )
         state.next_due = None
     state.backfilled = state.change_number
 

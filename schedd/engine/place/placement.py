@@ -31,7 +31,7 @@ from schedd.engine.place.costs import place_affordably
 from schedd.engine.place.missing_starts import explain_missing_start
 from schedd.engine.place.placement_policy import place_by_site_policy
 from schedd.engine.place.request_forms import choose_form
-from schedd.engine.rank.promises import end_promise, make_promise, record_move, record_moves
+from schedd.engine.rank.promises import end_promise, make_promise, record_move, record_new_places
 from schedd.engine.rank.quarantine import JobErrorGuard, block_job, mark_for_update
 from schedd.engine.rank.ranking import advance_job, correct_last_rank, set_rank
 from schedd.model import FOREVER, Never, WaitingFor
@@ -64,8 +64,7 @@ def replan_displaced(
 ) -> None:
     """Place displaced jobs again, earliest ``old`` start first; their moves are recorded together."""
     slots, old, new = _place_in_order(state, slots, old, event)
-    moved = new != old
-    record_moves(state, event, cause, words, slots[moved], old[moved], new[moved])
+    record_new_places(state, event, cause, words, slots, old, new)
 
 
 def _place_in_order(state: EngineState, slots: Ints, old: Ints, event: str) -> tuple[Ints, Ints, Ints]:
@@ -78,7 +77,6 @@ def _place_in_order(state: EngineState, slots: Ints, old: Ints, event: str) -> t
         record = state.by_slot[slot]
         if record is not None:
             place_job(state, record, event)
-    state.changed[slots] = state.generation  # with the same start, nodes may be others
     return slots, old, state.plan.starts(slots)
 
 
@@ -104,8 +102,8 @@ class DisplacedJobs:
         slots, old, new = _place_in_order(state, slots, np.fromiter(self.starts.values(), np.int64), event)
         why = np.array([self.words[slot] for slot in slots.tolist()])
         for words in dict.fromkeys(self.words.values()):
-            moved = (why == words) & (new != old)
-            record_moves(state, event, cause, words, slots[moved], old[moved], new[moved])
+            these = why == words
+            record_new_places(state, event, cause, words, slots[these], old[these], new[these])
 
 
 def remove(state: EngineState, record: JobRecord) -> int:

@@ -48,11 +48,10 @@ def place_by_site_policy(
     if found is None:
         return -1, None
     rearrange_nodes(state, record)
-    state.changed[found.moves.elsewhere] = state.generation
     if len(found.moves):
         state.next_due = None
-        words = f"job {record.id} with an earlier deadline goes before"
-        record_plan_moves(state, event, Cause.DEADLINE, words, found.moves)
+    words = f"job {record.id} with an earlier deadline goes before"
+    record_plan_moves(state, event, Cause.DEADLINE, words, found.moves)
     if found.start <= found.first:
         return found.start, None
     return found.start, PlacementChoice(found.start, found.first, plan.slowest(found.tier))

@@ -62,6 +62,17 @@ def record_moves(
         _judge(state, changes, int(slots[i]), int(promised[i]), int(old[i]), int(new[i]))
 
 
+def record_new_places(
+    state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints
+) -> None:
+    """The same for jobs that were placed again. Those with the same start count as changed, too: their nodes
+    may be others.
+    """
+    state.changed[slots] = state.generation
+    moved = new != old
+    record_moves(state, event, cause, words, slots[moved], old[moved], new[moved])
+
+
 def record_move(
     state: EngineState, event: str, cause: Cause, words: str, slot: int, old: int, new: int
 ) -> None:

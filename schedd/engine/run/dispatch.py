@@ -36,7 +36,7 @@ from schedd.engine.place.placement import (
     replan,
     replan_displaced,
 )
-from schedd.engine.rank.promises import halt_cause, last_move_words, record_move, record_moves
+from schedd.engine.rank.promises import halt_cause, last_move_words, record_move, record_new_places
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.queueing import start_by_policy
 from schedd.engine.run.reevaluation import reevaluate
@@ -313,9 +313,7 @@ def _swap_with_sibling(state: EngineState, record: JobRecord, event: str) -> Non
         for one in (other, record):  # the job that may start goes first
             place_job(state, one, event)
         new = plan.starts(slots)
-        moved = new != old
-        state.changed[slots] = state.generation
-        record_moves(state, event, Cause.QUEUE, words, slots[moved], old[moved], new[moved])
+        record_new_places(state, event, Cause.QUEUE, words, slots, old, new)
         state.next_due = None
         # If the other has no room now, the held one would be due again at once, forever.
         if plan.state(slot) == PLANNED and plan.start(slot) <= now:

@@ -19,8 +19,8 @@ _HOLDING = (Phase.RUNNING, Phase.DISPATCHED)
 
 
 def leave_fragmented_nodes(state: EngineState, record: JobRecord, nodes: tuple[str, ...]) -> JobRecord:
-    """Return the stored record of a waiting job for which these nodes are too fragmented: it avoids them if
-    others allow a start soon, or waits until the first job on them ends.
+    """Let a waiting job that these nodes refused for their fragmentation avoid them, if others allow a start
+    soon; else let it wait until the first job on them ends. Return its stored record.
     """
     request = record.understood.request
     if request is None:

@@ -11,7 +11,7 @@ from typing import Final
 from schedd.engine.component.hook_values import PreemptedRun
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.rank.promises import record_move, record_moves
+from schedd.engine.rank.promises import record_move, record_new_places
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.preemption.candidates import (
@@ -227,9 +227,7 @@ def _apply_arrangement(
     state.bound[slot] = min(int(state.bound[slot]), found.start)  # nothing displaces it
     state.next_due = None
     new = plan.starts(gone)
-    moved = new != old
-    state.changed[gone] = state.generation  # with the same start, nodes may be others
-    record_moves(state, event, Cause.PRIORITY, words, gone[moved], old[moved], new[moved])
+    record_new_places(state, event, Cause.PRIORITY, words, gone, old, new)
     note_displaced(state, gone, old, new)
     record_move(state, event, Cause.PRIORITY, words, slot, before, found.start)
 
