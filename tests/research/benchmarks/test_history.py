@@ -1,6 +1,8 @@
 """History of figures by version: comparison, and the page made from it."""
 
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,14 @@ def test_other_files_are_refused(text: str, tmp_path: Path, capsys: pytest.Captu
     result.write_text(text)
     assert run(["compare", str(result), "--history", str(tmp_path / "none")]) == 2
     assert str(result) in capsys.readouterr().err
+
+
+def test_commits_of_the_page_exist() -> None:
+    page = (ROOT / "docs/reference/performance.md").read_text(encoding="utf-8")
+    cited = sorted({word for word in re.findall(r"\b[0-9a-f]{8}\b", page) if not word.isdecimal()})
+    git = ["git", "-C", str(ROOT), "cat-file", "--batch-check"]
+    answer = subprocess.run(git, input="\n".join(cited), capture_output=True, text=True, check=False)
+    lines = answer.stdout.splitlines()
+    if answer.returncode or all(line.endswith("missing") for line in lines):
+        pytest.skip("this copy of the sources has no history")
+    assert [line for line in lines if " commit " not in line] == []
