@@ -9,6 +9,7 @@ from server_adapter.emulator.errors import RefusalError, bad_value, refusal
 from server_adapter.emulator.jobs import Job, JobOrder, JobState, Queue
 from server_adapter.emulator.lifecycle import apply_slot_limit, release_dependents, settle
 from server_adapter.emulator.state import Cluster
+from server_adapter.emulator.task_requests import task_attributes
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.errors import TorqueErrorCode
 
@@ -35,6 +36,8 @@ def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, script
     for name in _BOOLEANS:
         if name in plain:
             plain[name] = plain[name].capitalize()
+    if (tasks := plain.pop("req_information", None)) is not None:
+        plain |= task_attributes(tasks)
     holds = plain.pop("Hold_Types", "n")
     try:
         priority = int(plain.pop("Priority", "0"))

@@ -7,7 +7,9 @@ import pytest
 from schedd.dialect import canonical, parse_torque
 from schedd.wire import NodeFacts, Run, ShareFacts
 from server_adapter.batch.sockets import Address
+from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedServer, NodeSpec
+from server_adapter.emulator.submission import order_from
 from server_adapter.servers.torque.facts import job_facts, node_facts
 from server_adapter.servers.torque.link import PERMITTED, TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader, job_query
@@ -110,6 +112,39 @@ def test_a_request_by_tasks_is_read_from_the_job() -> None:
     }
     assert canonical(parse_torque(job.resources)) == (
         "4 x (2 cpus, 1gb, 1 gpu on v100) + 1 x (1 cpu); scatter; exclusive; no walltime"
+    )
+
+
+SENT = """    req[0]
+      task count: 4
+      lprocs: 2
+      total_mem: 4194304kb
+      mem: 1048576kb
+      gpus: 1
+      gpu mode: exclusive_process
+      thread usage policy: allowthreads
+      features: v100
+
+    req[1]
+      task count: 1
+      lprocs: 1
+      node: 1
+      thread usage policy: allowthreads
+      placement type: node
+      pack
+"""
+"""What ``qsub`` of 6.1 sends for it."""
+
+
+@pytest.mark.anyio
+async def test_the_text_that_qsub_sends_becomes_a_request_by_tasks(server: EmulatedServer) -> None:
+    attributes = [Attribute("req_information", SENT), Attribute("Resource_List", "600", "walltime")]
+    name = server.enter(order_from(attributes, user="ann", queue=""))
+    link = TorqueLink(Address(*server.address), TorqueAnyPort())
+    state = await TorqueReader(link).read()
+    await link.close()
+    assert canonical(parse_torque(state.jobs[name].resources)) == (
+        "4 x (2 cpus, 1gb, 1 gpu on v100) + 1 x (1 cpu); scatter; exclusive; 00:10:00"
     )
 
 
