@@ -6,8 +6,13 @@ from typing import Final
 
 _PART: Final = re.compile(r"\s*req\[(\d{1,4})\]\s*")
 _NAMES: Final[Mapping[str, str]] = {
-    **{"task count": "task_count", "max tpn": "maxtpn", "gpu mode": "gpu_mode", "os": "opsys"},
-    **{"mem": "memory", "total_mem": "total_memory", "thread usage policy": "thread_usage_policy"},
+    "task count": "task_count",
+    "max tpn": "maxtpn",
+    "gpu mode": "gpu_mode",
+    "os": "opsys",
+    "mem": "memory",
+    "total_mem": "total_memory",
+    "thread usage policy": "thread_usage_policy",
     "single job access": "single_job_access",
 }
 """Names in the text that the server shows otherwise."""

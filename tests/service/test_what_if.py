@@ -131,6 +131,8 @@ def test_smaller_memory_cpus_and_nodes_are_each_suggested() -> None:
         assert fork(loop).what_if(job_facts({"nodes": "1:ppn=2"}), T, changes=True).changes == ()
         never = fork(loop).what_if(job_facts({"nodes": "1:ppn=99"}), T, changes=True)
         assert [(one.change, one.enough) for one in never.changes] == [("cpus", "8")]
+        never = fork(loop).what_if(job_facts({"nodes": "1:ppn=2:gpus=2"}), T, changes=True)
+        assert [(one.change, one.asked, one.enough) for one in never.changes] == [("gpus", "2", "0")]
         # Units that may share a node are no nodes.
         never = fork(loop).what_if(job_facts({"procs": "99"}), T, changes=True)
         assert [(one.change, one.asked, one.enough) for one in never.changes] == [("units", "99", "11")]
@@ -140,26 +142,29 @@ FEW = st.integers(0, 8)
 
 
 @settings(max_examples=examples(200))
-@given(st.integers(1, 6), st.integers(1, 6), FEW, st.integers(1, 8), st.tuples(FEW, FEW, FEW, FEW))
+@given(st.integers(1, 6), st.integers(1, 6), FEW, FEW, st.integers(1, 8), st.tuples(FEW, FEW, FEW, FEW, FEW))
 def test_smaller_requests_are_maximal(
-    count: int, cpus: int, mem: int, walltime: int, most: tuple[int, int, int, int]
+    count: int, cpus: int, mem: int, gpus: int, walltime: int, most: tuple[int, int, int, int, int]
 ) -> None:
-    request = Request((Chunk(count, cpus=cpus, mem=mem * 1024),), Place.SCATTER)
+    parts = (("gpus_of_gpu_type_v100", gpus),) if gpus else ()
+    request = Request((Chunk(count, cpus=cpus, mem=mem * 1024, gpus=gpus, resources=parts),), Place.SCATTER)
 
     def start(asked: Request, seconds: int) -> int:
         chunk = asked.chunks[0]
-        wanted = (seconds, chunk.cpus, chunk.mem // 1024, chunk.count)
+        assert not parts or chunk.resources == (("gpus_of_gpu_type_v100", chunk.gpus),)
+        wanted = (seconds, chunk.cpus, chunk.mem // 1024, chunk.count, chunk.gpus)
         return sum(wanted) if all(n <= limit for n, limit in zip(wanted, most, strict=True)) else -1
 
     changes = smaller_requests(request, walltime, start)
     found: dict[str, int | None] = {one.change: one.value for one in changes}
-    asked = (walltime, cpus, mem, count)
-    for i, (change, unit) in enumerate([("walltime", 1), ("cpus", 1), ("mem", 1024), ("nodes", 1)]):
+    asked = (walltime, cpus, mem, count, gpus)
+    kinds = [("walltime", 1, 1), ("cpus", 1, 1), ("mem", 1024, 1), ("nodes", 1, 1), ("gpus", 1, 0)]
+    for i, (change, unit, least) in enumerate(kinds):
         others = all(n <= limit for k, (n, limit) in enumerate(zip(asked, most, strict=True)) if k != i)
         nearest = min(asked[i] - 1, most[i])
-        assert found.get(change) == (nearest * unit if others and nearest > 0 else None), change
+        assert found.get(change) == (nearest * unit if others and nearest >= least else None), change
     for one, start_then in ((one, sum(asked)) for one in changes):
-        i = ["walltime", "cpus", "mem", "nodes"].index(one.change)
+        i = [change for change, _, _ in kinds].index(one.change)
         assert one.planned_start == start_then - asked[i] + (one.value or 0) // (1024 if i == 2 else 1)
 
 

@@ -513,8 +513,8 @@ def _smaller_request_rows(
     name: str, changes: Sequence[SmallerRequest], now: int
 ) -> Iterator[tuple[str, str]]:
     nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
-    nouns["units"] = "cpus or chunks"
-    singular = {"cpus": "cpu a node", "nodes": "node", "units": "cpu or chunk"}
+    nouns |= {"units": "cpus or chunks", "gpus": "gpus a node"}
+    singular = {"cpus": "cpu a node", "nodes": "node", "units": "cpu or chunk", "gpus": "gpu a node"}
     for one in changes:
         then = _format_start_then(one, now)
         if one.change == "feature":

@@ -7,7 +7,7 @@ from typing import Literal
 
 from schedd.dialect.units import format_size, format_walltime
 from schedd.model import Chunk, Place, Request
-from schedd.wire.resources import CPUS_OF, cpu_amount_name, gpu_amount_name
+from schedd.wire.resources import CPUS_OF, GPUS_OF, cpu_amount_name, gpu_amount_name
 
 StartInTime = Callable[[Request, int], int]  # the start of a request with this walltime; -1: not in time
 
@@ -18,14 +18,14 @@ _MIB = 1024
 class SmallerRequest:
     """The smallest change of one resource that allows a start in time."""
 
-    change: Literal["walltime", "cpus", "mem", "nodes", "units", "feature"]
-    """`cpus` and `mem` are per unit (a node of `nodes=`, a chunk of `select=`). `units` that may share a node
-    (`procs=`, a `select=` that is not scattered), otherwise `nodes`."""
+    change: Literal["walltime", "cpus", "mem", "gpus", "nodes", "units", "feature"]
+    """`cpus`, `mem` and `gpus` (0: none) are per unit (a node of `nodes=`, a chunk of `select=`). `units`
+    that may share a node (`procs=`, a `select=` that is not scattered), otherwise `nodes`."""
     asked: str
     enough: str
     """In the syntax of `qsub -l`; empty for a feature to leave out."""
     value: int | None
-    """The same as a number: seconds, cpus, KiB, nodes or units."""
+    """The same as a number: seconds, cpus, KiB, gpus, nodes or units."""
     planned_start: int
     """The planned start with this change; often well before the time that was sought."""
     expected_start: int | None = None
@@ -45,6 +45,7 @@ def smaller_requests(request: Request, walltime: int, start: StartInTime) -> tup
         _walltime(request, walltime, start),
         _cpus(request, walltime, start),
         _mem(request, walltime, start),
+        _gpus(request, walltime, start),
         _nodes(request, walltime, start),
         *_features(request, walltime, start),
     )
@@ -64,6 +65,8 @@ def apply_change(request: Request, walltime: int, change: SmallerRequest) -> tup
         return _with_at_most_cpus(request, value), walltime
     if change.change == "mem":
         return _with_at_most_mem(request, value), walltime
+    if change.change == "gpus":
+        return _with_at_most_gpus(request, value), walltime
     return _first_units(request, value), walltime
 
 
@@ -93,6 +96,12 @@ def _mem(request: Request, walltime: int, start: StartInTime) -> SmallerRequest 
     return SmallerRequest("mem", format_size(asked), format_size(size), size, found[1])
 
 
+def _gpus(request: Request, walltime: int, start: StartInTime) -> SmallerRequest | None:
+    asked = max(chunk.gpus for chunk in request.chunks)
+    found = _largest_in_time(0, asked - 1, lambda gpus: start(_with_at_most_gpus(request, gpus), walltime))
+    return None if found is None else SmallerRequest("gpus", str(asked), str(found[0]), *found)
+
+
 def _nodes(request: Request, walltime: int, start: StartInTime) -> SmallerRequest | None:
     if request.place is Place.PACK:
         return None  # they are on one node already
@@ -112,14 +121,31 @@ def _features(request: Request, walltime: int, start: StartInTime) -> Iterator[S
 
 
 def _with_at_most_cpus(request: Request, cpus: int) -> Request:
-    return _change_chunks(request, partial(_chunk_with_at_most_cpus, cpus))
+    return _change_chunks(
+        request,
+        lambda chunk: replace(
+            chunk, cpus=min(chunk.cpus, cpus), resources=_with_at_most(chunk, CPUS_OF, cpus)
+        ),
+    )
 
 
-def _chunk_with_at_most_cpus(cpus: int, chunk: Chunk) -> Chunk:
-    resources = [
-        (name, min(amount, cpus) if name.startswith(CPUS_OF) else amount) for name, amount in chunk.resources
-    ]
-    return replace(chunk, cpus=min(chunk.cpus, cpus), resources=tuple(resources))
+def _with_at_most_gpus(request: Request, gpus: int) -> Request:
+    return _change_chunks(
+        request,
+        lambda chunk: replace(
+            chunk, gpus=min(chunk.gpus, gpus), resources=_with_at_most(chunk, GPUS_OF, gpus)
+        ),
+    )
+
+
+def _with_at_most(chunk: Chunk, beginning: str, most: int) -> tuple[tuple[str, int], ...]:
+    """Return a chunk's amounts, with no more than this of the parts of a host whose names begin so."""
+    return tuple(
+        [
+            (name, min(amount, most) if name.startswith(beginning) else amount)
+            for name, amount in chunk.resources
+        ]
+    )
 
 
 def _with_at_most_mem(request: Request, mem: int) -> Request:
