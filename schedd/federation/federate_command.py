@@ -48,4 +48,4 @@ def run(argv: Sequence[str]) -> int:
     except ListenError as error:
         print(f"schedd federate: {error}", file=sys.stderr)
         return 1
-    return 0 if run_federation(settings, tokens, own, server, users) else 1
+    return 0 if run_federation(settings, tokens, own, server, users, path=args.config) else 1

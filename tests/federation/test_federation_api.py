@@ -5,6 +5,7 @@ clusters.
 import re
 import threading
 import time
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,7 @@ from schedd.client import Client, Unreachable
 from schedd.client.json_object import JsonObject
 from schedd.federation.api.app import create_app
 from schedd.federation.api.audited_route import _name_act
-from schedd.federation.api.daemon import FEDERATION_ROUTES
+from schedd.federation.api.daemon import FEDERATION_ROUTES, SettingsFilesWatch
 from schedd.federation.api.pages import routes
 from schedd.federation.api.pages.routes import FederatedJobRow, start_key
 from schedd.federation.event_log import FederationLog
@@ -31,6 +32,8 @@ from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.service.access.tokens import Tokens
 from schedd.store import Role
 from schedd.store.errors import NotLeader, StoreError
+from schedd.supervision import Supervisor
+from schedd.wire.settings_file import SettingsFiles
 from tests.conftest import ROOT
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, bearer, released, settings
 
@@ -64,6 +67,28 @@ def test_job_is_refused_if_the_log_fails_and_can_be_repeated(
     assert "send it again, with the same `key`" in answer.json()["hint"]
     assert ann.get(HERE).json()["jobs"] == []
     assert ann.post(HERE, json=JOB).status_code == 201
+
+
+def test_settings_file_that_is_moved_away_is_reported(harness: FederationHarness, tmp_path: Path) -> None:
+    path, token = tmp_path / "federation.toml", tmp_path / "north.token"
+    path.touch()
+    token.touch()
+    files = SettingsFiles(path, settings(token))
+    watch = SettingsFilesWatch(files, harness.app, Supervisor())
+    ann, admin = harness.client("ann@org"), TestClient(harness.app)
+    admin.post("/login", data={"token": "token-of-root"})
+    token.rename(tmp_path / "away")
+    watch.run_step()
+    assert ann.get("/readyz").json()["settings"] == "the settings have a fault"
+    (tmp_path / "away").rename(token)
+    path.rename(tmp_path / "away")
+    watch.run_step()
+    assert str(path) not in ann.get("/").text
+    page = admin.get("/").text
+    (tmp_path / "away").rename(path)
+    watch.run_step()
+    assert ann.get("/readyz").json()["settings"] == ""
+    assert str(path) in page
 
 
 def test_log_that_cannot_be_written_is_reported(

@@ -32,12 +32,14 @@ class FederationReadiness:
     """The federation leads and accepts jobs.
 
     ``trouble`` is by cluster an error in its settings here, a clock that differs, or jobs that it lost.
-    ``background`` is background work that failed recently and was restarted; empty if there is none.
+    ``background`` is background work that failed recently and was restarted, ``settings`` a fault of the
+    settings: the next start would fail. Empty if there is none.
     """
 
     status: str
     trouble: Mapping[str, str]
     background: str
+    settings: str
 
 
 # ---- clusters -------------------------------------------------------------------------------------

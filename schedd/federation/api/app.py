@@ -142,6 +142,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.federation = None
+    app.state.settings_trouble = ""
     app.state.tokens = tokens
     app.state.federation_users = federation_users
     app.state.request_rate = request_rate
@@ -160,16 +161,17 @@ def _get_health() -> FederationHealth:
 
 
 @router.get("/readyz", "not-ready")
-def _get_readiness(federation: LeadingFederation) -> FederationReadiness:
+def _get_readiness(request: Request, federation: LeadingFederation) -> FederationReadiness:
     """The federation is in office and accepts jobs. ``trouble``: by cluster, an error in its settings here,
     a clock that differs, or jobs that it lost. ``background``: background work that failed recently and was
-    restarted; empty if there is none.
+    restarted. ``settings``: files of the settings cannot be read; admins see which. Both may be empty.
     """
     if unready := federation.log_trouble or federation.supervisor.unready(""):
         raise ProblemError("not-ready", unready, headers={"Retry-After": "2"})
     background = "; ".join(one.text for one in federation.supervisor.records if one.recent)
     trouble = {name: seen.trouble for name, seen in federation.clusters.items() if seen.trouble}
-    return FederationReadiness(status="ready", trouble=trouble, background=background)
+    settings = "the settings have a fault" if request.app.state.settings_trouble else ""
+    return FederationReadiness(status="ready", trouble=trouble, background=background, settings=settings)
 
 
 @router.get("/v1/federation/clusters", *_READ_PROBLEMS)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -31,12 +32,13 @@ from schedd.service.access.tokens import Tokens, read_token_file
 from schedd.service.garbage_collector import GarbageCollectorTuning
 from schedd.service.systemd_notify import notify
 from schedd.store import Role, StoreError
-from schedd.supervision import Supervisor, run_in_thread
-from schedd.wire.settings_file import read_token
+from schedd.supervision import PeriodicWork, Supervisor, run_in_thread
+from schedd.wire.settings_file import SettingsFiles, read_token
 
 _log = structlog.get_logger(__name__)
 _POLL_S = 0.5
 _JOIN_TIMEOUT_S = 5.0
+_FILE_CHECK_S = 15.0
 FEDERATION_ROUTES: Final[tuple[Callable[[FastAPI], None], ...]] = (
     balance.router.add_to,
     coallocations.router.add_to,
@@ -63,6 +65,21 @@ def load_member_tokens(settings: FederationSettings) -> dict[str, str]:
     }
 
 
+class SettingsFilesWatch(PeriodicWork):
+    """Checks that the settings file, and the files that it names, can still be read: a restart needs them."""
+
+    def __init__(self, files: SettingsFiles, app: FastAPI, supervisor: Supervisor) -> None:
+        super().__init__(supervisor, "settings files", _FILE_CHECK_S, wait_first=True)
+        self._files = files
+        self._app = app
+
+    def run_step(self) -> None:
+        why = self._files.problem
+        if why and why != self._app.state.settings_trouble:
+            _log.error("files of the settings cannot be read", why=why)
+        self._app.state.settings_trouble = why
+
+
 def run_federation(
     settings: FederationSettings,
     tokens: Tokens,
@@ -70,8 +87,10 @@ def run_federation(
     server: socket.socket,
     federation_users: FederationUsers | None = None,
     clock: Callable[[], float] = time.time,
+    path: Path | None = None,
 ) -> bool:
-    """Serve until SIGTERM or SIGINT; True when it ended cleanly. ``clock`` is that of the clusters.
+    """Serve until SIGTERM or SIGINT; True when it ended cleanly. ``clock`` is that of the clusters, ``path``
+    the settings file.
 
     The port answers at once; all but ``/healthz`` answers 503 until this daemon leads and has read its log.
     """
@@ -95,11 +114,14 @@ def run_federation(
     async def life(_: FastAPI) -> AsyncIterator[None]:
         supervisor.watch_loop(asyncio.get_running_loop())
         worker = run_in_thread("federation", work)
+        watch.start()
         yield
+        watch.end()
         stopping.set()
         await asyncio.wrap_future(worker)
 
     app = create_app(tokens, life, federation_users, settings.server.request_rate)
+    watch = SettingsFilesWatch(SettingsFiles(path, settings), app, supervisor)
     for add_routes in FEDERATION_ROUTES:
         add_routes(app)
     config = uvicorn.Config(

@@ -109,6 +109,7 @@ def _show_federation(request: Request) -> Response:
         viewer,
         leads=True,
         log_trouble=federation.log_trouble,
+        settings_trouble=request.app.state.settings_trouble,
         shows_faults=viewer is not None and viewer.bearer.may("see all"),
         rows=shown,
         more_jobs=len(rows) > _MAX_JOBS,
