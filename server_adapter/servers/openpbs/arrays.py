@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
@@ -11,19 +12,24 @@ _log = logging.getLogger(__name__)
 
 INDICES = ("array_indices_submitted", "array_indices_remaining")
 """Attributes from which the waiting subjobs of an array are read."""
+_LIMIT = "max_run_subjobs"
 
 
 def expand_arrays(
     jobs: Iterable[DescribedObject], unknown: dict[str, str] | None = None
 ) -> list[DescribedObject]:
-    """Return the jobs, arrays replaced by their waiting subjobs; running ones are listed.
+    """Return the jobs, arrays replaced by their waiting subjobs; running ones are listed, and get the limit
+    that only their array has.
 
     Arrays whose waiting subjobs cannot be read are left out, and put into ``unknown`` with the reason.
     """
+    jobs = list(jobs)
+    limits = {job.name: job.values[_LIMIT] for job in jobs if _LIMIT in job.values}
     found: list[DescribedObject] = []
     for job in jobs:
         if job.values.get("array") != "True":
-            found.append(job)
+            limit = limits.get(job.values.get("array_id", "")) if limits else None
+            found.append(job if limit is None else replace(job, values={**job.values, _LIMIT: limit}))
             continue
         try:
             waiting = waiting_indices(job.values)
