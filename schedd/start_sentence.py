@@ -20,6 +20,9 @@ _DUE_S: Final = 60
 """A job that waits this long after its planned start is due, for a reason that its page names."""
 _WEEK_DAYS: Final = 6
 
+NEVER: Final = "never on this cluster"
+NO_HISTORY: Final = "without a database nothing is kept of jobs that ended"
+
 RIGHTS: Final[dict[str, tuple[str, str]]] = {
     "priority": ("has a higher priority", "have a higher priority"),
     "earlier": ("came earlier", "came earlier"),
@@ -224,7 +227,7 @@ def _describe_running_cluster(facts: StartFacts, now: int) -> StartSentence:
     if facts.state == "starting":
         return StartSentence("now")
     if facts.state == "never":
-        return StartSentence("never", waits_for=facts.waits_for or "never on this cluster")
+        return StartSentence("never", waits_for=facts.waits_for or NEVER)
     latest = facts.promised if facts.promised is not None and facts.promised > now else None
     risk = facts.at_risk and latest is not None
     planned = facts.planned

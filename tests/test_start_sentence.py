@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from schedd.start_sentence import (
+    NEVER,
     Certainty,
     StartFacts,
     describe_requested_start,
@@ -100,7 +101,7 @@ def sentence(**changes: Any) -> str:
             "Start not known: waiting for a user hold, at the latest Sun 22:00",
         ),
         (
-            {"state": "never", "planned": None, "waits_for": "never on this cluster: no node has bigmem"},
+            {"state": "never", "planned": None, "waits_for": f"{NEVER}: no node has bigmem"},
             "Never on this cluster: no node has bigmem",
         ),
         # Under a queue policy a job may have a forecast without a planned start.

@@ -31,11 +31,11 @@ from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.pacing import paced
 from schedd.service.read.past_jobs import PastJob, past_job
 from schedd.service.read.plan_lists import find_record, job_listing, matching_jobs
+from schedd.start_sentence import NO_HISTORY
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/jobs", tags=["jobs"])
 _MAX_SUGGESTIONS: Final = 3
 _MOST_MOVES: Final = 20  # with the details of an explanation
-_NO_HISTORY: Final = "without a database nothing is kept of jobs that ended"
 FieldSelection = Annotated[
     str | None,
     Query(
@@ -199,7 +199,7 @@ def find_past_job(daemon: Clusters, cluster: PlanLoop, job: str, visibility: Job
         past = past_job(daemon, cluster, job, visibility)
     if past is not None:
         return past
-    none = "not reported by its server yet, nor in the history" if daemon.durable is not None else _NO_HISTORY
+    none = "not reported by its server yet, nor in the history" if daemon.durable is not None else NO_HISTORY
     raise _unknown_job(cluster.name, cluster.published, visibility, job, none)
 
 

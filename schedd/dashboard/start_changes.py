@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from schedd.engine import Change
+from schedd.engine import IMPROVED_BY_SEARCH, Change
 
 _CAUSES: Final[Mapping[str, str]] = {
     "altered": "it was altered",
     "arrived": "it arrived",
     "freed": "capacity was freed",
     "released": "it was released",
-    "the plan was improved": "the optimizer improved the plan",
+    "the plan was improved": IMPROVED_BY_SEARCH,
 }
 """Causes with one common text, for moves with different texts of their own."""
 

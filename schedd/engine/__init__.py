@@ -75,7 +75,13 @@ from schedd.engine.place.backfilling import backfill_rule
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.request_forms import FormCandidate, best_form
 from schedd.engine.place.start_holds import last_starts_on_hold
-from schedd.engine.plan_improvements import find_allocation, improvement_event, movable_slots, place_facts
+from schedd.engine.plan_improvements import (
+    IMPROVED_BY_SEARCH,
+    find_allocation,
+    improvement_event,
+    movable_slots,
+    place_facts,
+)
 from schedd.engine.preview import (
     ConflictingJob,
     OwnerAtRisk,
@@ -128,6 +134,7 @@ __all__ = [
     "BOOKING",
     "HORIZON",
     "HYPOTHETICAL",
+    "IMPROVED_BY_SEARCH",
     "MOST_MOVED",
     "SITE_PUBLISH_HOLD",
     "SITE_PUBLISH_PAUSE",

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from schedd.plan.rebase import rebase
 from schedd.plan.records import NO_MOVES, Moves, Take
 from schedd.wire import PlaceFacts, PlanChosen, PlanImproved, UnitsFacts
 
-_WORDS = "the optimizer improved the plan"
+IMPROVED_BY_SEARCH: Final = "the optimizer improved the plan"
 
 
 def movable_slots(state: EngineState) -> Ints:
@@ -50,7 +51,7 @@ def _place_facts(plan: Plan, job_id: str, place: Allocation) -> PlaceFacts:
 
 def on_plan_improved(state: EngineState, event: PlanImproved) -> None:
     """Move jobs to the places that the search found for them: see ``rebase``. No promise is broken by it."""
-    _note_moves(state, event, Cause.IMPROVED, _WORDS, _apply_places(state, event, must_gain=True))
+    _note_moves(state, event, Cause.IMPROVED, IMPROVED_BY_SEARCH, _apply_places(state, event, must_gain=True))
 
 
 def on_plan_chosen(state: EngineState, event: PlanChosen) -> None:

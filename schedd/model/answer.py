@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from schedd.model.placement import Placement
+from schedd.start_sentence import NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Never:
 
     def __str__(self) -> str:
         """The answer as a separate line, as in a job's comment."""
-        return f"never on this cluster: {self.requirement}"
+        return f"{NEVER}: {self.requirement}"
 
 
 Answer = StartKnown | WaitingFor | Never

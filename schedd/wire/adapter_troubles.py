@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+NO_CONTACT: Final = "no contact with the adapter"
 ADAPTER_TROUBLES: Final[Mapping[str, str]] = {
     "adapter_work": "a part of the adapter's work fails",
     "registration": "the adapter is not registered as the server's scheduler, or ended; it starts no jobs",

@@ -27,6 +27,7 @@ from schedd.service.read.current_faults import REMEDIES
 from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.wire import JobStarted, NodeChanged, NodeFacts, ServerChanged, ServerFacts, ShareFacts
+from schedd.wire.adapter_troubles import NO_CONTACT
 from tests.api.conftest import token, tokens
 from tests.api.served_app import serving
 from tests.service.planner_harness import T, event_id, node
@@ -239,7 +240,7 @@ def test_a_silent_adapter_is_bad_until_its_next_contact(doctor: Doctor, loop: Pl
     assert code == 2
     ((state, words, do),) = (one for some in found.values() for one in some if one[0] == "bad")
     assert (state, do) == ("bad", REMEDIES["adapter"])  # one fault, one line
-    assert "main: stopped, adapter silent (no contact with the adapter since " in words
+    assert f"main: stopped, adapter silent ({NO_CONTACT} since " in words
     assert found["server"][0][:2] == ("warn", "main: its state is that of the last contact, 6.1.3"), (
         "not good"
     )

@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from schedd.wire.adapter_troubles import NO_CONTACT
 from server_adapter.emulator import JobState, NodeSpec
 from server_adapter.emulator.lifecycle import delete, start
 from tests.conftest import ROOT
@@ -135,10 +136,8 @@ async def test_the_daemon_is_down(house: ProcessHarness) -> None:
 
 async def test_the_adapter_is_down(house: ProcessHarness) -> None:
     house.adapter.kill()
-    said = await wait_for_output(
-        house, lambda found: "no contact with the adapter since" in found[1], "showq"
-    )
-    assert "no jobs are started, and the plan may be out of date: no contact with the adapter since" in said
+    said = await wait_for_output(house, lambda found: f"{NO_CONTACT} since" in found[1], "showq")
+    assert f"no jobs are started, and the plan may be out of date: {NO_CONTACT} since" in said
     code, said = await run_command(house, "doctor", "--adapter", "/none")
     assert (code, "systemctl restart pbs-adapter" in said) == (2, True)
     await wait_for_alert(house, "adapter")
@@ -197,7 +196,7 @@ async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: Pro
     before = await collect_reports(house, name)
     assert (before["stale"], before["ready"], before["metrics"]) == ("", 200, {"stale": 0, "halted": 0})
     house.adapter.kill()
-    words = "no contact with the adapter since"
+    words = f"{NO_CONTACT} since"
     await wait_for_output(house, lambda found: words in found[1], "showq")
     await wait_for_alert(house, "adapter")
     said = await collect_reports(house, name)

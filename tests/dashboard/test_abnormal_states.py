@@ -30,6 +30,7 @@ from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.auth import AuthSettings
 from schedd.service.settings.daemon import LimitSettings, StoreSettings
+from schedd.start_sentence import NEVER
 from schedd.store.records import JobHistory
 from schedd.wire import (
     ExpectedFacts,
@@ -347,7 +348,7 @@ def test_an_impossible_job_shows_its_requirement_once(site: DashboardSite) -> No
         asks = client.get("/main/what-if?nodes=9&walltime=1h").text
     assert f'<p class="why">{needs}</p>' in page
     assert f'<p class="why">{needs}</p>' in asks
-    assert "never on this cluster" not in page + asks
+    assert NEVER not in page + asks
 
 
 def test_move_within_the_same_minute_is_not_listed() -> None:

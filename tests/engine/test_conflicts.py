@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from schedd.engine import Cause
 from tests.engine.cluster import Cluster
 
 
@@ -96,7 +97,7 @@ def test_a_promise_broken_in_a_pause_names_the_order_of_the_admin() -> None:
     cluster.submit("2")
     cluster.engine.pause("cooling fault")
     cluster.at(400)
-    assert set(cluster.breaches("2")) == {"an admin's order"}
+    assert set(cluster.breaches("2")) == {Cause.ADMIN}
     assert "paused: cooling fault" in str(cluster.view("2").last_change)
 
 

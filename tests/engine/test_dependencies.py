@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine
+from schedd.engine import Cause, Engine
 from schedd.wire import ShareFacts
 from tests.engine.cluster import Cluster, T
 
@@ -50,7 +50,7 @@ def test_a_chain_moves_with_its_head() -> None:
     assert [cluster.start(job) for job in "123"] == [100, 400, 400]
     change = cluster.view("3").last_change
     assert change is not None
-    assert (change.cause, change.words) == ("a job that it waits for", "job 1 was planned anew")
+    assert (change.cause, change.words) == (Cause.CHAIN, "job 1 was planned anew")
     cluster.alter_request("1", walltime="10")
     cluster.at(1)
     assert [cluster.start(job) for job in "123"] == [100, 110, 110]

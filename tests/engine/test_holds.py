@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from schedd.engine import Engine
+from schedd.engine import Cause, Engine
 from schedd.engine.preview import preview_moves
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import JobReleased, PlanningHeld, PlanningReleased
@@ -27,7 +27,7 @@ def test_on_a_held_node_running_jobs_go_on_and_nothing_new_is_planned_until_it_i
     assert [cluster.view(job).state for job in "12"] == ["running", "running"]
     assert [cluster.start(job) for job in "34"] == [200, 100]
     assert cluster.planned_node_names("3") == cluster.planned_node_names("4") == ["n2"]
-    assert cluster.at_risk("3") == "an admin's order"
+    assert cluster.at_risk("3") == Cause.ADMIN
     assert publish_snapshot(cluster.engine.state).nodes["n1"].state == "drain"
     cluster.at(150)
     assert cluster.server.jobs["4"].shares[0].node == "n2"

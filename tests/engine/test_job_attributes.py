@@ -8,6 +8,7 @@ from schedd.engine import Engine
 from schedd.engine.run import job_attributes
 from schedd.engine.run.job_attributes import first_start_ahead
 from schedd.model import FOREVER
+from schedd.start_sentence import NEVER
 from schedd.wire import Run, RunRefused, ShareFacts, Snapshot
 from tests.engine.cluster import Cluster, T
 
@@ -137,9 +138,7 @@ def test_job_without_a_start_shows_the_reason() -> None:
     cluster = Cluster(publish_starts=True)
     cluster.submit("1", "1:ppn=99")
     assert cluster.attribute_writes("1")[0].planned_start is None
-    assert (
-        cluster.attribute_writes("1")[0].text == "never on this cluster: 99 cpus of a node: the largest has 4"
-    )
+    assert cluster.attribute_writes("1")[0].text == f"{NEVER}: 99 cpus of a node: the largest has 4"
 
 
 @pytest.mark.parametrize(
@@ -155,10 +154,7 @@ def test_memory_is_shown_in_the_units_of_users(asked: str, said: str) -> None:
     cluster = Cluster(publish_starts=True)
     cluster.node("n1", mem=1 << 20)
     cluster.submit("1", "1:ppn=1", resources={"mem": asked})
-    assert (
-        cluster.attribute_writes("1")[0].text
-        == f"never on this cluster: {said} of a node: the largest has 1gb"
-    )
+    assert cluster.attribute_writes("1")[0].text == f"{NEVER}: {said} of a node: the largest has 1gb"
 
 
 def test_ignored_parts_of_a_request_are_shown_with_the_start() -> None:
@@ -259,7 +255,7 @@ def test_busy_nodes_are_not_shown_as_a_rejection() -> None:
 def test_job_that_can_never_run_shows_no_assumed_walltime() -> None:
     cluster = Cluster(publish_starts=True)
     cluster.submit("1", "1:ppn=1000", walltime=None)
-    assert cluster.attribute_writes("1")[0].text.startswith("never on this cluster")
+    assert cluster.attribute_writes("1")[0].text.startswith(NEVER)
     assert "walltime" not in cluster.attribute_writes("1")[0].text
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from schedd.engine import Cause
 from schedd.model import Never
 from schedd.wire import JobDeleted, JobEnded, JobFacts, JobQueued, QueueFacts, ServerFacts
 from tests.engine.cluster import Cluster, T
@@ -133,7 +134,7 @@ def test_stopped_queue_has_no_plan_and_new_promises_after_its_start() -> None:
     assert cluster.runs("2") == []
     cluster.send(*cluster.server.change_queue(QueueFacts(name="batch")))
     assert cluster.runs("2") == [150]
-    assert cluster.breaches("3") in ([], ["queue stopped or limit lowered"])
+    assert cluster.breaches("3") in ([], [Cause.QUEUE])
 
 
 def test_no_walltime_means_the_queues_default_then_the_servers_then_the_sites() -> None:

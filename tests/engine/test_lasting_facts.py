@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine
+from schedd.engine import Cause, Engine
 from schedd.engine.facts.carried_jobs import CarriedJob
-from schedd.engine.facts.records import Cause, Risk
+from schedd.engine.facts.records import Risk
 from schedd.engine.lasting_facts import sections
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.engine.validate import check
@@ -111,7 +111,7 @@ def test_a_promise_that_cannot_be_kept_after_a_rebuild_is_broken_with_an_outage_
     cluster.server.nodes["n1"] = replace(cluster.server.nodes["n1"], state="down")
     cluster.send(cluster.server.snapshot())
     cluster.at(300)
-    assert cluster.breaches("2") == ["server, adapter or daemon outage"]
+    assert cluster.breaches("2") == [Cause.OUTAGE]
 
 
 def test_the_first_cause_of_a_risk_survives_a_rebuild() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from schedd.engine import job_history, publish_snapshot, published_record
+from schedd.engine import IMPROVED_BY_SEARCH, Cause, job_history, publish_snapshot, published_record
 from schedd.engine.facts.explanations import format_length, format_moment
-from schedd.engine.facts.records import Cause
 from schedd.engine.place.placement import DisplacedJobs
 from schedd.engine.plan_improvements import movable_slots, place_facts
 from schedd.engine.rank.promises import record_moves
@@ -68,7 +67,7 @@ def test_a_better_plan_names_the_jobs_that_passed_the_total_and_the_promise() ->
     promised = cluster.view("50.s").promised_start
     assert promised is not None
     reorder(cluster, ["84.s", "86.s", "50.s"])
-    total = "the optimizer improved the plan (2 jobs start 20 h earlier in all, 1 job 2 h later)"
+    total = f"{IMPROVED_BY_SEARCH} (2 jobs start 20 h earlier in all, 1 job 2 h later)"
     assert words(cluster, "50.s") == (
         f"{total}; jobs 84.s, 86.s moved ahead of it; its promise of {format_moment(promised)} still holds"
     )
@@ -121,7 +120,7 @@ def test_jobs_that_left_meanwhile_are_counted() -> None:
     record = published_record(published, "50.s")
     assert record is not None
     moves = job_history(published, record)
-    text = next(one.words for one in moves if one.cause == "the plan was improved")
+    text = next(one.words for one in moves if one.cause == Cause.IMPROVED)
     assert "; job 86.s and 1 more moved ahead of it; " in text
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine, publish_snapshot, render_job
+from schedd.engine import Cause, Engine, publish_snapshot, render_job
 from schedd.model import NodeSets
 from schedd.wire import PolicyChanged
 from tests.engine.cluster import Cluster
@@ -82,7 +82,7 @@ def test_another_policy_moves_only_jobs_that_must_not_stay() -> None:
         (50, ["n3", "n4"]),
         (150, ["n3", "n4"]),
     ]
-    assert cluster.at_risk("3") == "an admin's order"
+    assert cluster.at_risk("3") == Cause.ADMIN
     engine = Engine.restore(cluster.engine.checkpoint())
     assert engine.checkpoint() == cluster.engine.checkpoint()
     cluster.engine = engine

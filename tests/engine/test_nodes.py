@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from schedd.engine import Cause
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import missing_starts
 from schedd.engine.place.missing_starts import describe_closed_node
@@ -28,7 +29,7 @@ def test_planned_jobs_leave_a_down_node_after_the_grace() -> None:
     assert cluster.planned_node_names("3") == [there]
     assert cluster.planned_node_names("4") == [there]
     assert cluster.start("4") == 1000
-    assert cluster.at_risk("3") == "node lost"
+    assert cluster.at_risk("3") == Cause.NODE_LOST
     assert cluster.breaches("4") == []
 
 
@@ -82,7 +83,7 @@ def test_offline_drains_a_node_at_once() -> None:
     assert cluster.planned_node_names("3") == ["n1"]
     cluster.node("n1", state="drain")
     assert (cluster.planned_node_names("3"), cluster.start("3")) == (["n2"], 500)
-    assert cluster.at_risk("3") == "an admin's order"
+    assert cluster.at_risk("3") == Cause.ADMIN
     assert cluster.view("1").state == "running"
 
 
@@ -94,7 +95,7 @@ def test_smaller_node_keeps_fitting_jobs_and_larger_node_starts_more() -> None:
     assert (cluster.start("2"), cluster.start("3")) == (100, 100)
     cluster.node("n1", cpus=2)
     assert (cluster.start("2"), cluster.start("3")) == (100, 200)
-    assert cluster.at_risk("3") == "an admin's order"
+    assert cluster.at_risk("3") == Cause.ADMIN
     cluster.node("n1", cpus=8)
     assert cluster.runs("2") == cluster.runs("3") == [0]
 
@@ -127,7 +128,7 @@ def test_a_reservation_moves_planned_jobs_with_its_own_cause() -> None:
     cluster.submit("1", walltime=100)
     cluster.submit("2", walltime=100)
     cluster.reserve("fix", "n1", start=150, end=400)
-    assert (cluster.start("2"), cluster.at_risk("2")) == (400, "reservation made by an admin")
+    assert (cluster.start("2"), cluster.at_risk("2")) == (400, Cause.RESERVATION)
     cluster.submit("3", walltime=50)
     assert cluster.start("3") == 100
     cluster.submit("4", walltime=51)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine, publish_snapshot
+from schedd.engine import Cause, Engine, publish_snapshot
 from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import JobFacts, PolicyChanged
@@ -125,7 +125,7 @@ def test_a_job_that_would_be_late_goes_before_the_first_with_a_later_deadline() 
     assert cluster.view("3").deadline_state == "wished", "less than the margin is left"
     last = cluster.view("1").last_change
     assert last is not None
-    assert last.cause == "a job with an earlier deadline"
+    assert last.cause == Cause.DEADLINE
     assert last.words.startswith("job 3 with an earlier deadline goes before; its promise of ")
     assert (cluster.promise("1"), cluster.promise("3")) == (1100, 1100)
     cluster.at(400)

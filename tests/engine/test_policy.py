@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from schedd.engine import Engine
+from schedd.engine import Cause, Engine
 from schedd.engine.preview import preview_moves
 from schedd.policy.site import site_policy
 from schedd.wire import PolicyChanged, Reserve
@@ -29,7 +29,7 @@ def test_limits_set_at_run_time_move_jobs_until_they_are_lifted() -> None:
     assert starts(cluster, "1234") == [0, 0, 100, 100]
     cluster.send(change(cluster, 1, ONE_EACH))
     assert starts(cluster, "34") == [100, 200]
-    assert cluster.at_risk("4") == "queue stopped or limit lowered"
+    assert cluster.at_risk("4") == Cause.QUEUE
     cluster.send(change(cluster, 0, {}))
     assert starts(cluster, "34") == [100, 100]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine
+from schedd.engine import Cause, Engine
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.rank.ranking import next_rerank
@@ -41,7 +41,7 @@ def test_higher_priority_displaces_jobs_within_their_promises() -> None:
     assert [cluster.promise(job) for job in "234"] == [1100, 1200, 1300]
     change = cluster.view("2").last_change
     assert change is not None
-    assert change.cause == "a job of higher priority"
+    assert change.cause == Cause.PRIORITY
     assert change.words == (
         "job 5 of higher priority goes before, most by wish; "
         f"its promise of {format_moment(T + 1100)} still holds"
@@ -164,7 +164,7 @@ def test_priorities_that_grow_with_time_are_worked_out_again() -> None:
     change = cluster.view("4").last_change
     assert change is not None
     assert (change.cause, change.words) == (
-        "a job of higher priority",
+        Cause.PRIORITY,
         "it goes before jobs of lower priority, most by waiting",
     )
 
@@ -216,7 +216,7 @@ def test_users_of_another_class_start_at_another_time(mode: str) -> None:
     assert (term.name, term.value, term.points) == ("class", 100.0, 100.0)
     moved = cluster.view("4").last_change
     assert moved is not None
-    assert moved.cause == "a job of higher priority"
+    assert moved.cause == Cause.PRIORITY
     assert "goes before, most by its class gold; its promise of " in moved.words
 
 
@@ -252,7 +252,7 @@ def test_a_class_that_may_break_promises_does_so_by_name() -> None:
         cluster.submit(job)
     cluster.submit("4", queue="urgent")
     assert starts(cluster, "1234") == [0, 200, 300, 100]
-    assert cluster.at_risk("2") == "a class allowed to break promises"
+    assert cluster.at_risk("2") == Cause.CLASS
     cluster.submit("5", queue="urgent")
     assert starts(cluster, "2345") == [300, 400, 100, 200]
     assert cluster.breaches("4") == []

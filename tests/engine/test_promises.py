@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine
-from schedd.engine.facts.records import Cause
+from schedd.engine import Cause, Engine
 from schedd.engine.place.placement import replan
 from schedd.wire import JobDeleted, ResourceCounted, Run, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -96,7 +95,7 @@ def test_a_refused_start_is_no_breach_when_the_job_is_deleted_before_its_promise
     assert cluster.engine.state.breaches == 0
 
 
-@pytest.mark.parametrize(("gone_at", "broken"), [(1, []), (5, []), (None, ["run refused"])])
+@pytest.mark.parametrize(("gone_at", "broken"), [(1, []), (5, []), (None, [Cause.REFUSED])])
 def test_refused_start_of_a_job_in_deletion_is_no_breach_without_slack(
     gone_at: int | None, broken: list[str]
 ) -> None:

@@ -1,5 +1,6 @@
 """Queues with their own nodes: by the adapter's property for an OpenPBS vnode's `queue`."""
 
+from schedd.start_sentence import NEVER
 from schedd.wire import QueueChanged, QueueFacts
 from tests.engine.cluster import Cluster, T
 
@@ -18,11 +19,11 @@ def test_jobs_keep_to_the_nodes_of_their_queue_and_others_leave_them_alone() -> 
     assert where == [["n2"], ["n2"], ["n1"], ["n1"]]
     for name, queue in (("5", "fast"), ("6", "batch")):
         cluster.submit(name, family="openpbs", queue=queue, resources={**ASKED, "select": "1:host=n3"})
-    assert [cluster.view(name).why for name in "56"] == ["never on this cluster: no node has n3"] * 2
+    assert [cluster.view(name).why for name in "56"] == [f"{NEVER}: no node has n3"] * 2
     for name, queue in (("7", "fast"), ("8", "batch")):
         cluster.submit(name, family="openpbs", queue=queue, resources={**ASKED, "select": "1:ncpus=99"})
     assert [cluster.view(name).why for name in "78"] == [
-        f"never on this cluster: 99 cpus of a node with {which}: the largest has 4"
+        f"{NEVER}: 99 cpus of a node with {which}: the largest has 4"
         for which in ("queue fast", "no queue of its own")
     ]
 

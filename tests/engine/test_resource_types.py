@@ -8,6 +8,7 @@ from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
+from schedd.start_sentence import NEVER
 from schedd.wire import JobFacts, QueueFacts, ResourceFacts, ServerFacts
 from tests.engine.cluster import Cluster, T
 
@@ -53,7 +54,7 @@ def test_a_string_that_no_node_has_is_never_met() -> None:
     submit(cluster, "1", "1:ncpus=1:rack=14")
     assert (cluster.view("1").state, cluster.view("1").why) == (
         "never",
-        "never on this cluster: no node has rack=14",
+        f"{NEVER}: no node has rack=14",
     )
 
 
@@ -133,8 +134,8 @@ def test_reason_names_only_unmet_requirements() -> None:
     submit(cluster, "1", "1:ncpus=1:os=8.10:rack=14")
     submit(cluster, "2", "1:ncpus=1:os=8.10:rack=13")
     assert [cluster.view(job).why for job in "12"] == [
-        "never on this cluster: no node has rack=14",
-        "never on this cluster: no node has os=8.10 and rack=13",
+        f"{NEVER}: no node has rack=14",
+        f"{NEVER}: no node has os=8.10 and rack=13",
     ]
 
 
@@ -147,7 +148,7 @@ def test_jobs_share_a_number_that_they_do_not_use_up() -> None:
         submit(cluster, job, "1:ncpus=1:SPEED=5")
     assert [(cluster.start(job), cluster.planned_node_names(job)) for job in "123"] == [(0, ["n1"])] * 3
     submit(cluster, "4", "1:ncpus=1:speed=8")
-    assert cluster.view("4").why == "never on this cluster: no node has speed>=8"
+    assert cluster.view("4").why == f"{NEVER}: no node has speed>=8"
     cluster.node("n2", properties=("speed=9", "rack=13"))
     assert cluster.planned_node_names("4") == ["n2"]
 

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from schedd.engine import Cause
 from schedd.wire import JobAltered
 from tests.engine.cluster import Cluster, T
 
@@ -69,7 +70,7 @@ def test_many_that_come_to_their_end_together_make_others_move_once() -> None:
     before = len(cluster.engine.state.changes)
     cluster.at(100)
     changes = list(cluster.engine.state.changes)[before:]
-    assert [(one.cause.value, one.slots.shape[0]) for one in changes] == [("overrun ahead", 13)]
+    assert [(one.cause.value, one.slots.shape[0]) for one in changes] == [(Cause.OVERRUN, 13)]
     assert changes[0].words == "job 0 runs past its walltime (11 more jobs, too)"
     assert cluster.start("wide") == 160
     assert {cluster.start(f"later{i}") for i in range(12)} == {210}
@@ -99,7 +100,7 @@ def test_overrun_steps_double_from_a_minute_up_to_an_hour() -> None:
         cluster.at(starts[-1] or 0)
     steps = [b - a for a, b in pairwise(starts)]  # type: ignore[operator]
     assert steps == [60, 120, 240, 480, 960, 1920, 3600, 3600]
-    assert set(cluster.breaches("2")) == {"overrun ahead"}
+    assert set(cluster.breaches("2")) == {Cause.OVERRUN}
 
 
 def test_overrun_keeps_the_order_of_later_jobs() -> None:
@@ -147,7 +148,7 @@ def test_longer_walltime_of_a_running_job_moves_later_jobs() -> None:
     cluster.submit("2")
     cluster.alter_request("1", walltime="300")
     assert cluster.start("2") == 300
-    assert cluster.at_risk("2") == "an admin's order"
+    assert cluster.at_risk("2") == Cause.ADMIN
     cluster.alter_request("1", walltime="150")
     assert cluster.start("2") == 150
 

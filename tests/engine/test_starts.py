@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine
+from schedd.engine import Cause, Engine
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import placement
@@ -154,7 +154,7 @@ def test_a_refusal_that_means_cannot_backs_off_with_growing_waits() -> None:
         cluster.at(cluster.start("1") or 0)
     assert cluster.runs("1") == [0, 30, 90, 190, 290]
     assert cluster.record("1").back_off.refusal == "the server (code 15043): no"
-    assert cluster.breaches("1")[0] == "run refused"
+    assert cluster.breaches("1")[0] == Cause.REFUSED
 
 
 def test_a_job_that_a_hook_refuses_is_tried_again_every_two_minutes_at_least() -> None:
@@ -443,7 +443,7 @@ def test_a_pause_stops_starts_at_once_and_resume_goes_on() -> None:
     cluster.at(150)
     assert cluster.runs("2") == []
     cluster.at(300)
-    assert cluster.breaches("2")[0] == "an admin's order"
+    assert cluster.breaches("2")[0] == Cause.ADMIN
     change = cluster.view("2").last_change
     assert change is not None
     promise = "its promise of 2023-11-14 22:17:01 UTC still holds"
@@ -503,7 +503,7 @@ def test_single_manual_start_stops_nothing_and_displaced_jobs_have_the_reason() 
     cluster.send(*cluster.server.start("3", (ShareFacts("n1", 4),)))
     assert cluster.alerts("by_hand") == ["job 3 was started by somebody else, not by this scheduler"]
     assert (cluster.engine.state.halted, cluster.start("2")) == ("", 210)
-    assert cluster.at_risk("2") == "an admin's order"
+    assert cluster.at_risk("2") == Cause.ADMIN
     cluster.submit("4", "n1:ppn=1", walltime=20)
     cluster.at(700)
     cluster.submit("5", "n1:ppn=4", walltime=50)

@@ -8,6 +8,7 @@ import pytest
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.job_view import Change, JobView, job_history, job_view, published_record
 from schedd.engine.show.plan_snapshot import PlanSnapshot, publish_snapshot
+from schedd.start_sentence import NEVER
 from schedd.wire import (
     Event,
     JobAltered,
@@ -121,8 +122,8 @@ def test_a_slot_that_another_job_took_over_does_not_answer_for_the_old_one() -> 
 @pytest.mark.parametrize(
     ("resources", "state", "words"),
     [
-        ({"nodes": "1:ppn=64"}, "never", "never on this cluster: 64 cpus of a node: the largest has 4"),
-        ({"nodes": "1:ppn=x"}, "never", "never on this cluster: "),
+        ({"nodes": "1:ppn=64"}, "never", f"{NEVER}: 64 cpus of a node: the largest has 4"),
+        ({"nodes": "1:ppn=x"}, "never", f"{NEVER}: "),
         ({"nodes": "9:ppn=1"}, "never", "it needs 9 nodes; the cluster has 1 that fit"),
     ],
 )
@@ -130,7 +131,7 @@ def test_view_of_an_impossible_job_has_the_reason(resources: dict[str, str], sta
     view = row(ShownCluster(node("n1")).queue("1", **resources), "1")
     assert (view.state, view.answer, view.planned_start) == (state, "never", None)
     assert view.requirement
-    assert view.why.startswith(f"never on this cluster: {view.requirement}")
+    assert view.why.startswith(f"{NEVER}: {view.requirement}")
     assert words in view.why
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import job_history, publish_snapshot, published_record
+from schedd.engine import IMPROVED_BY_SEARCH, job_history, publish_snapshot, published_record
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import MAY_BREAK, Cause
 from schedd.engine.rank.quarantine import quarantine
@@ -198,7 +198,7 @@ SCENARIOS: list[tuple[Cause, Callable[[], tuple[Cluster, Act]], str, str]] = [
         Cause.IMPROVED,
         improved,
         "50.s",
-        f"the optimizer improved the plan ({TOTAL}); jobs 84.s, 86.s moved ahead of it",
+        f"{IMPROVED_BY_SEARCH} ({TOTAL}); jobs 84.s, 86.s moved ahead of it",
     ),
     (
         Cause.CHOSEN,

@@ -18,6 +18,7 @@ from schedd.federation.settings import FederationSettings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
+from schedd.start_sentence import NO_HISTORY
 from tests.api.served_app import serving
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, released
 from tests.service.planner_harness import StillClock, T
@@ -120,5 +121,5 @@ def test_report_command_queries_the_federation(
         told = capsys.readouterr().out
         assert main((*asked, "--cluster", "east")) == 2
     assert "south: it does not disclose its load" in told
-    assert "north: without a database nothing is kept of jobs that ended" in told
+    assert f"north: {NO_HISTORY}" in told
     assert "the federation has no cluster east" in capsys.readouterr().err

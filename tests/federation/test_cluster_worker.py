@@ -17,6 +17,8 @@ from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.service.access.tokens import Tokens
+from schedd.start_sentence import NEVER
+from schedd.wire.adapter_troubles import NO_CONTACT
 
 JOB = {
     "script": "sleep 1",
@@ -89,7 +91,7 @@ class FakeClusterClient:
             planned_start=1_700_000_100 if known else None,
             planned_end=1_700_000_160 if known else None,
             expected_start=None,
-            why="room" if known else "never on this cluster: the cluster has no nodes",
+            why="room" if known else f"{NEVER}: the cluster has no nodes",
             answer="start_known" if known else "never",
             cost=2.5,
             generation=self.generation,
@@ -208,7 +210,7 @@ def test_the_page_shows_health_and_free_cores_of_a_cluster(
 
 def test_an_unused_cluster_names_the_start_of_its_fault_not_of_its_discovery() -> None:
     starts = JsonObject(words="stopped, adapter silent", since=1_700_000_000)
-    view: Any = JsonObject(stale="no contact with the adapter", job_starts=starts)
+    view: Any = JsonObject(stale=NO_CONTACT, job_starts=starts)
     words = describe_unusable(view)
     assert words.endswith("job starts: stopped, adapter silent since 2023-11-14 22:13:20 UTC")
 

@@ -13,6 +13,7 @@ from schedd.features.bookings.state import booking_table
 from schedd.federation.bookings.decisions import LIVE
 from schedd.federation.coallocation.coallocations import CoAllocation, ComponentEdit
 from schedd.federation.state.coallocation_operations import EditImpossibleError
+from schedd.start_sentence import NEVER
 from tests.engine.cluster import T
 from tests.federation.federation_harness import FederationHarness
 from tests.federation.simulated_federation import SimulatedFederation, seeds
@@ -122,15 +123,15 @@ def test_a_component_that_no_cluster_can_run_is_named_with_the_reason(
     _edit(simulation, name, _component("9:ppn=4", clusters=("c",)))
     simulation.go(10)
     why = _latest(simulation.group(name)).text
-    assert "c cannot run component 3: never on this cluster: it needs 9 nodes" in why, why
+    assert f"c cannot run component 3: {NEVER}: it needs 9 nodes" in why, why
     _edit(simulation, name, _component("2:ppn=4", clusters=("b",)), 0)
     simulation.go(10)
     why = _latest(simulation.group(name)).text
-    assert "b cannot run components 1 and 2 together: never on this cluster: it needs 4 nodes" in why, why
+    assert f"b cannot run components 1 and 2 together: {NEVER}: it needs 4 nodes" in why, why
     fresh = simulation.submit({"nodes": "1:ppn=9"}, {"nodes": "1:ppn=4"})
     simulation.go(5)
     notes = simulation.federation.coallocation_operations.notes[fresh]
-    assert notes.count("cannot run component 1: never on this cluster: 9 cpus of a node") == 3
+    assert notes.count(f"cannot run component 1: {NEVER}: 9 cpus of a node") == 3
 
 
 def test_a_longer_component_lengthens_all(simulation: SimulatedFederation) -> None:

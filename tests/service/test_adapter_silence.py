@@ -4,6 +4,7 @@ import structlog
 
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import job_start_state
+from schedd.wire.adapter_troubles import NO_CONTACT
 from tests.service.planner_harness import T, job, node, planner
 from tests.waits import WAIT_S
 
@@ -21,7 +22,7 @@ def test_plan_is_stale_while_the_adapter_is_silent() -> None:
         assert (loop.published.stale, loop.published.halted) == ("", "")
         age_last_request(loop, 21)
         shown = loop.published
-        assert shown.stale == "no contact with the adapter since 2023-11-14 22:13:20 UTC"
+        assert shown.stale == f"{NO_CONTACT} since 2023-11-14 22:13:20 UTC"
         assert shown.halted == shown.stale
         assert set(shown.ids) == {"1", "2"}
         loop.record_adapter_request()
@@ -45,7 +46,7 @@ def test_silence_names_refused_requests_of_an_adapter_and_their_remedy() -> None
         age_last_request(loop, 61)
         loop.adapter_contact.record_refusal("this token has expired")
         words = "the requests of an adapter are refused: this token has expired"
-        since = "no contact with the adapter since 2023-11-14 22:13:20 UTC"
+        since = f"{NO_CONTACT} since 2023-11-14 22:13:20 UTC"
         assert loop.published.stale == f"{since}; {words}"
         assert job_start_state(loop).remedy.startswith("`schedd token create pbs-adapter --role adapter`")
         loop.record_adapter_request()
@@ -60,7 +61,7 @@ def test_stopped_adapter_does_not_accuse_the_server() -> None:
         contact._read = contact._read and (contact._read[0] - 50, contact._read[1])
         assert (loop.published.stale, loop.server_silence) == ("", "")
         age_last_request(loop, 20)
-        assert loop.published.stale.startswith("no contact with the adapter since")
+        assert loop.published.stale.startswith(f"{NO_CONTACT} since")
         loop.record_adapter_request(read_age=90)  # it goes on, and has not read the server yet
         assert (loop.published.stale, loop.server_silence) == ("", "")
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from schedd.engine import Engine, EngineSettings
+from schedd.engine import Cause, Engine, EngineSettings
 from schedd.engine.recovery import rebuild_state
 from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.wire import (
@@ -102,7 +102,7 @@ def test_promise_risk_rescue_and_breach_are_each_reported_once() -> None:
         return [(one.job, one.kind, one.cause, one.planned) for one in promised.changes(engine)[1]]
 
     away = Reserve(id="r", time=T, name="r", nodes=("a",), start=T + 700, end=T + 5000)
-    why = "reservation made by an admin"
+    why = Cause.RESERVATION
     assert handle_and_list([away], T + 1) == [("2.s", "risk", why, T + 5000)]
     assert handle_and_list([], T + 2) == []
     ((job_id, kind, cause, planned),) = handle_and_list([Unreserve(id="u", time=T, name="r")], T + 3)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from schedd.engine import IMPROVED_BY_SEARCH, Cause
 from schedd.engine.show.job_view import JobView, job_history, job_view, published_record
 from schedd.optimize import PlanSearch, SearchEndReason
 from schedd.service.background.plan_metrics_log import MemoryPlanMetricsLog, SearchRun
@@ -64,10 +65,8 @@ def test_search_moves_a_short_job_first_within_a_long_jobs_promise() -> None:
         record = published_record(loop.published, "3")
         assert record is not None
         last = job_history(loop.published, record)[0]
-        assert last.cause == "the plan was improved"
-        assert last.words.startswith(
-            "the optimizer improved the plan (1 job starts 10 h earlier, 1 job 60 s later)"
-        )
+        assert last.cause == Cause.IMPROVED
+        assert last.words.startswith(f"{IMPROVED_BY_SEARCH} (1 job starts 10 h earlier, 1 job 60 s later)")
         assert runs(searcher) == (run,)
         assert effects(loop) == {"taken": 1, "none": 0}
 

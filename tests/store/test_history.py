@@ -8,6 +8,7 @@ from zlib import compress
 import pytest
 
 from schedd.cli.main import main
+from schedd.engine import Cause
 from schedd.store import (
     DurableJournal,
     EventBatch,
@@ -266,7 +267,7 @@ def test_job_timeline_is_in_order(store: Store) -> None:
         [write_attributes(1, "1.srv", 2000), run(2, "1.srv", 1990), run(3, "2.srv", 1991)],
         promises=[Promise("1.srv", 1000, 2600, weak=True)],
         breaches=[
-            PromiseBreach("1.srv", 1400, "epoch:7", "node lost", 2600, 2700),
+            PromiseBreach("1.srv", 1400, "epoch:7", Cause.NODE_LOST, 2600, 2700),
             PromiseBreach("1.srv", 1500, "epoch:8", "its request was enlarged", 2700, None, "ended"),
         ],
     )

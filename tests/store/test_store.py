@@ -9,6 +9,7 @@ from zlib import compress
 import pytest
 from sqlalchemy import func, select
 
+from schedd.engine import Cause
 from schedd.store import (
     DurableJournal,
     EventBatch,
@@ -91,7 +92,7 @@ def test_decisions_are_stored_once_and_in_order(store: Store) -> None:
     batch = append_events(store, cluster, queued(1))
     made: list[Decision] = [run(1, "1.srv"), write_attributes(2, "2.srv", 5000), alert(3)]
     promised = [Promise("2.srv", 1000, 5000, weak=True)]
-    broken = [PromiseBreach("2.srv", 1000, "epoch:1", "node lost", 5000, None)] * 2
+    broken = [PromiseBreach("2.srv", 1000, "epoch:1", Cause.NODE_LOST, 5000, None)] * 2
     for _ in range(2):
         store.record_decisions(cluster, batch, made, promises=promised, breaches=broken)
     assert store.decisions_after(cluster, "") == made
@@ -183,9 +184,9 @@ def test_start_accuracy_is_grouped_by_lead_time(store: Store, monkeypatch: pytes
 def test_broken_promises_are_listed_newest_first(store: Store) -> None:
     cluster, other = store.register_cluster("c", 1000), store.register_cluster("d", 1000)
     found = [
-        PromiseBreach("a", 1000, "e:1", "node lost", 900, 1900),
-        PromiseBreach("b", 1000, "e:1", "node lost", 800, None),
-        PromiseBreach("a", 2000, "e:2", "overrun ahead", 1900, 2900),
+        PromiseBreach("a", 1000, "e:1", Cause.NODE_LOST, 900, 1900),
+        PromiseBreach("b", 1000, "e:1", Cause.NODE_LOST, 800, None),
+        PromiseBreach("a", 2000, "e:2", Cause.OVERRUN, 1900, 2900),
     ]
     store.record_decisions(cluster, append_events(store, cluster, queued(1)), [], breaches=found[:2])
     store.record_decisions(cluster, append_events(store, cluster, queued(2)), [], breaches=found[2:])

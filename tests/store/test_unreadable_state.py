@@ -13,7 +13,7 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import insert, select, text, update
 
-from schedd.engine import Engine, EngineSettings
+from schedd.engine import Cause, Engine, EngineSettings
 from schedd.engine.checkpoint import FORMAT
 from schedd.features.accounts.state import account_book
 from schedd.features.bookings.state import booking_table
@@ -222,7 +222,7 @@ def test_promises_and_user_orders_survive_unreadable_checkpoints(
         record = state.records[job]
         if record.slot >= 0 and not 0 <= state.plan.start(record.slot) <= known[job]:
             assert record.risk is not None
-            assert record.risk.cause.value == "server, adapter or daemon outage"
+            assert record.risk.cause.value == Cause.OUTAGE
     after.pass_time(20)
     after.stop()
     once_more = InProcessDaemon(store, before.server)
@@ -325,7 +325,7 @@ def test_promise_missed_through_an_outage_is_recorded_as_broken(store: Store) ->
     after.batch([after.server.snapshot()])
     after.pass_time(promised - after.server.now + 10)
     broken = [one for one in store.broken_promises(after.journal.cluster) if one.job == job]
-    assert [(one.promised, one.cause) for one in broken] == [(promised, "server, adapter or daemon outage")]
+    assert [(one.promised, one.cause) for one in broken] == [(promised, Cause.OUTAGE)]
     after.stop()
 
 

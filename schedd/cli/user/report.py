@@ -19,6 +19,7 @@ from schedd.client import Client, ClientError, find_endpoint
 from schedd.client.answers import BalanceView, ClusterReports
 from schedd.client.json_object import json_members
 from schedd.federation.commands.jobs import connect_federation
+from schedd.start_sentence import NO_HISTORY
 
 _DAY: Final = 86_400
 _HEADS: Final = ("CLUSTER", "WORK", "OPTIMAL", "CPUS", "USED", "LICENCES", "ENDED", "LATE", "SLOWDOWN")
@@ -76,7 +77,7 @@ def _show_report(args: argparse.Namespace) -> bool:
         if one.get("why"):
             print(f"{one['cluster']}: {one['why']}")
         elif not one["kept"]:
-            print(f"{one['cluster']}: without a database nothing is kept of jobs that ended")
+            print(f"{one['cluster']}: {NO_HISTORY}")
     queues = [_queue_cells(one["cluster"], queue) for one in reports for queue in one["queues"]]
     if queues:
         print()

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
 from schedd.engine.component.registry import components
-from schedd.wire.adapter_troubles import ADAPTER_TROUBLES
+from schedd.wire.adapter_troubles import ADAPTER_TROUBLES, NO_CONTACT
 
 FADES: Final = 900  # seconds after which an alert about a single event closes
 
 _KINDS: Final[Mapping[str, str]] = {
-    "adapter": "no contact with the adapter",
+    "adapter": NO_CONTACT,
     "adapter_work": ADAPTER_TROUBLES["adapter_work"],
     "background": "background work of the daemon failed and was started again",
     "black_hole": "jobs fail on a node soon after they start; it gets no new jobs",

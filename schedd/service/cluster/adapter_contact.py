@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from schedd.wire import Event, JobQueued
+from schedd.wire.adapter_troubles import NO_CONTACT
 
 _LOOKS: Final = 3
 _JOBS: Final = 20
@@ -158,7 +159,7 @@ class AdapterContact:
             words = f"no contact with an adapter since the daemon started at {_format_time(since)}"
             return f"{words}{f'; {why}' if why else ''}"
         why = why or self.troubles.get("registration", "")
-        return f"no contact with the adapter since {_format_time(since)}{f'; {why}' if why else ''}"
+        return f"{NO_CONTACT} since {_format_time(since)}{f'; {why}' if why else ''}"
 
     def silent_since(self, most: float) -> int | None:
         """Return the last contact of the silent adapter, or with its silent server, by the cluster's clock.

@@ -20,6 +20,7 @@ from schedd.client.json_object import JsonObject
 from schedd.client.read_client import ReadClient
 from schedd.predict.accuracy import AccuracyFigures
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.start_sentence import NEVER, NO_HISTORY
 from schedd.wire import (
     ExpectedFacts,
     NodeChanged,
@@ -235,7 +236,7 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
         "2.srv.site  bob   batch    16  01:00:00  plan 22:30        -          22:30\n\n"
         "NO START    USER  QUEUE  CPUS  WALLTIME  WHY\n"
         "3.srv.site  ann   batch     4  01:00:00  waiting for a user hold\n"
-        "4.srv.site  ann   batch     9  01:00:00  never on this cluster: 9 cpus of a nod…\n\n"
+        f"4.srv.site  ann   batch     9  01:00:00  {NEVER}: 9 cpus of a nod…\n\n"
         "4 jobs: 1 running on 8 of 24 cpus, 1 planned, 2 without a start\n"
     )
     assert "PLANNED" not in run("showq", "-r")[1]
@@ -366,7 +367,7 @@ def test_showstart_reports_whether_a_deadline_can_be_met(run: Run) -> None:
 def test_report_shows_waits_by_queue_and_a_missing_database(run: Run, loop: PlanLoop) -> None:
     code, out, err = run("report", "--cluster", loop.name)
     assert (code, err) == (0, "")
-    assert f"{loop.name}: without a database nothing is kept of jobs that ended" in out
+    assert f"{loop.name}: {NO_HISTORY}" in out
     assert re.search(rf"^{loop.name} +batch +0 +- +- +- +2 +", out, re.MULTILINE), "two wait, one is held"
     assert run("report", "--since", "yesterday")[0] == 2
     assert run("report", "--since", "+2h")[0] == 2

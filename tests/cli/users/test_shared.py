@@ -27,17 +27,17 @@ from schedd.client.http import HttpConnection
 from schedd.name_list import shorten_list
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
+from schedd.start_sentence import NO_HISTORY
 from schedd.wire import (
     JobStarted,
     ShareFacts,
 )
+from schedd.wire.adapter_troubles import NO_CONTACT
 from tests.api.conftest import token
 from tests.api.served_app import serving
 from tests.cli.users.conftest import Run
 from tests.service.planner_harness import StillClock, T, event_id, job, node
 from tests.waits import WAIT_S
-
-NOTHING_KEPT = "without a database nothing is kept of jobs that ended"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_errors_are_single_lines_with_exit_codes(
     assert run("showstart", "77") == (
         3,
         "",
-        f"schedd showstart: cluster main has no job 77; {NOTHING_KEPT}\n",
+        f"schedd showstart: cluster main has no job 77; {NO_HISTORY}\n",
     )
     assert run("showq", "--cluster", "x")[0] == 3
     assert run("showstart", "-l", "nodes=1:ppn=q")[2].startswith(
@@ -129,9 +129,7 @@ def test_every_command_reports_a_silent_adapter_until_its_return(
     assert "no jobs are started: no adapter has come yet" in run(*args)[2]
     loop.record_adapter_request()
     loop.adapter_contact.last -= 61
-    words = (
-        "no jobs are started, and the plan may be out of date: no contact with the adapter since 14 Nov 2023"
-    )
+    words = f"no jobs are started, and the plan may be out of date: {NO_CONTACT} since 14 Nov 2023"
     assert words in run(*args)[2]
     loop.record_adapter_request()
     assert run(*args)[2] == ""
@@ -308,10 +306,10 @@ def test_texts_of_the_daemon_have_their_times_in_the_zone_of_the_reader(
     loop.adapter_contact.last -= 61
     monkeypatch.setenv("TZ", "Europe/Prague")
     time.tzset()
-    words = "no contact with the adapter since 14 Nov 2023 23:13:20"
+    words = f"{NO_CONTACT} since 14 Nov 2023 23:13:20"
     assert run("showq")[2].endswith(f"the plan may be out of date: {words}\n")
-    assert words in format_rows([("why", "no contact with the adapter since 2023-11-14 22:13:20 UTC")])
-    assert words in wrap_indented("no contact with the adapter since 2023-11-14 22:13:20 UTC")
+    assert words in format_rows([("why", f"{NO_CONTACT} since 2023-11-14 22:13:20 UTC")])
+    assert words in wrap_indented(f"{NO_CONTACT} since 2023-11-14 22:13:20 UTC")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()  # for the tests of other files
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine
-from schedd.engine.facts.records import Cause
+from schedd.engine import Cause, Engine
 from schedd.engine.place.placement import replan
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.accounts.state import PublishedAccounts, account_book
@@ -500,4 +499,4 @@ def test_a_start_lost_for_an_empty_account_is_put_down_to_it_whatever_event_find
     book = account_book(state)
     book.accounts["phys"] = replace(book.accounts["phys"], charged=5000)
     replan(state, cluster.record("2"), "e", Cause.FREED, "it ends earlier on nodes of another speed")
-    assert (cluster.start("2"), cluster.at_risk("2")) == (None, "an admin's order")
+    assert (cluster.start("2"), cluster.at_risk("2")) == (None, Cause.ADMIN)

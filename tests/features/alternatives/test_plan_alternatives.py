@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schedd.alternatives.pareto_search import ParetoSettings
-from schedd.engine import EngineSettings
+from schedd.engine import Cause, EngineSettings
 from schedd.engine.show.job_view import JobView, job_history, job_view, published_record
 from schedd.features.alternatives.api import plan_alternatives
 from schedd.features.alternatives.background import AutomaticAlternatives, best_acceptable_plan
@@ -87,7 +87,7 @@ def test_live_plan_stays_until_an_alternative_is_applied() -> None:
         record = published_record(loop.published, best.moves[0].job)
         assert record is not None
         last = job_history(loop.published, record)[0]
-        assert last.cause == "an admin chose another plan"
+        assert last.cause == Cause.CHOSEN
         assert last.words.startswith("ann chose another plan (")
         assert loop.published.breaches == 0
 

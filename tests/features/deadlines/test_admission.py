@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine, JobView
+from schedd.engine import Cause, Engine, JobView
 from schedd.engine.facts.records import MAY_BREAK
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.plan_snapshot import publish_snapshot
@@ -126,7 +126,7 @@ def test_node_failure_puts_an_accepted_deadline_at_risk_and_its_miss_has_the_cau
     assert "is at risk (node lost)" in cluster.view("1").why
     cluster.at(1200)
     assert states(cluster, "1") == ["missed"]
-    assert cluster.breaches("1") == ["node lost"]
+    assert cluster.breaches("1") == [Cause.NODE_LOST]
     cluster.node("n1", state=NodeState.UP)
     cluster.at(2000)
     assert cluster.engine.state.part(DeadlinesState).counts == {"accepted": 1, "missed": 1}
@@ -169,7 +169,11 @@ def test_larger_request_ends_the_admission_of_a_job_whose_promise_was_broken() -
     cluster.node("n1", state=NodeState.DOWN)
     cluster.at(1250)
     part = cluster.engine.state.part(DeadlinesState)
-    assert (cluster.promise("1"), cluster.breaches("1"), list(part.accepted)) == (None, ["node lost"], ["1"])
+    assert (cluster.promise("1"), cluster.breaches("1"), list(part.accepted)) == (
+        None,
+        [Cause.NODE_LOST],
+        ["1"],
+    )
     cluster.alter_request("1", walltime="200")
     assert not part.accepted
 

@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from schedd.engine import Engine
-from schedd.engine.facts.records import Cause
+from schedd.engine import Cause, Engine
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import JobFacts, JobStarted, QueueFacts, ServerFacts, ShareFacts
@@ -131,11 +130,11 @@ def test_a_lowered_limit_moves_planned_jobs_and_breaks_promises_by_name() -> Non
     # Four run already: that is the server's affair. Planned jobs keep to the limit.
     assert starts(cluster, *"5678") == [100, 100, 200, 200]
     assert cluster.breaches("5") == []
-    assert cluster.at_risk("8") == "queue stopped or limit lowered"
+    assert cluster.at_risk("8") == Cause.QUEUE
     change = cluster.view("8").last_change
     assert change is not None
     assert (change.cause, change.words) == (
-        "queue stopped or limit lowered",
+        Cause.QUEUE,
         "the server's limits were changed; that is later than its promise of 2023-11-14 22:15:00 UTC",
     )
     limit_server(cluster)
@@ -288,7 +287,7 @@ def test_lost_licences_move_jobs_by_that_cause() -> None:
     assert starts(cluster, *"234") == [100, 100, 100]
     limit_server(cluster, resources_available__matlab="1")
     assert starts(cluster, *"234") == [100, 200, 300]
-    assert cluster.at_risk("4") == "licence lost"
+    assert cluster.at_risk("4") == Cause.LICENCE
     limit_server(cluster, resources_available__matlab="0")
     assert (
         cluster.view("2").why

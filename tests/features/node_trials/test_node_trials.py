@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from schedd.engine import Engine
+from schedd.engine import Cause, Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.node_trials.state import trial_records
 from schedd.wire import ClockSet, JobEnded, NodeChanged, PolicyChanged, Run
@@ -59,7 +59,7 @@ def test_a_job_that_leaves_the_node_for_a_trial_has_lost_the_node() -> None:
         cluster.submit(job, "1:ppn=1", 600)
     cluster.at(625)
     assert [cluster.runs(job) for job in "ab"] == [[625], []]
-    assert cluster.at_risk("b") == "node lost"
+    assert cluster.at_risk("b") == Cause.NODE_LOST
 
 
 def test_the_pause_is_no_longer_when_the_clock_was_set_forward_and_back() -> None:

@@ -13,6 +13,7 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.qos.settings import QosLevel
 from schedd.features.qos.state import job_qos
 from schedd.model import Never
+from schedd.start_sentence import NEVER
 from schedd.wire import PolicyChanged, QueueFacts
 from tests.engine.cluster import Cluster
 from tests.setting_faults import settings_fault
@@ -108,7 +109,7 @@ def test_a_qos_that_is_not_open_is_never_planned() -> None:
         "it requests QOS high, which is open neither to user cyd, group bio nor to queue batch: "
         "qalter -l qos=NAME with one of normal, low"
     )
-    assert "never on this cluster: it requests QOS high" in site.view("1").why
+    assert f"{NEVER}: it requests QOS high" in site.view("1").why
 
 
 def test_the_remedy_is_the_option_with_which_the_job_requests_its_qos() -> None:

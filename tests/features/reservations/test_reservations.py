@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import Engine
+from schedd.engine import Cause, Engine
 from schedd.engine.preview import preview_moves
 from schedd.features.reservations.state import reservation_records
 from schedd.plan.evaluate import Evaluation
@@ -78,7 +78,7 @@ def test_reservation_everywhere_blocks_starts_but_not_running_jobs() -> None:
     cluster.submit("2", "2:ppn=4")
     make_reservation(cluster, "r", 100, 400, everywhere=True)
     assert (cluster.view("1").state, cluster.start("2")) == ("running", 400)
-    assert cluster.at_risk("2") == "reservation made by an admin"
+    assert cluster.at_risk("2") == Cause.RESERVATION
     change = cluster.view("2").last_change
     assert change is not None
     late = "that is later than its promise of 2023-11-14 22:18:20 UTC"

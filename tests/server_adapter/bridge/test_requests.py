@@ -9,6 +9,7 @@ import pytest
 from schedd.dialect import canonical
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.run.job_attributes import comment_text
+from schedd.start_sentence import NEVER
 from schedd.wire import Snapshot, WriteAttributes
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.diff import snapshot
@@ -113,10 +114,8 @@ FORMS = {
         "waiting for reservation r1, which",
         extra={"x": "FLAGS:RESTARTABLE,ADVRES:r1"},
     ),
-    "gpus of the job": Form(
-        nodes("2", gres="gpus:2"), "2 x (1 cpu, 1 gpu); scatter", "never on this cluster: "
-    ),
-    "wider than the cluster": Form({"procs": "99"}, "99 x (1 cpu); free", "never on this cluster: "),
+    "gpus of the job": Form(nodes("2", gres="gpus:2"), "2 x (1 cpu, 1 gpu); scatter", f"{NEVER}: "),
+    "wider than the cluster": Form({"procs": "99"}, "99 x (1 cpu); free", f"{NEVER}: "),
     # -- defaults -----------------------------------------------------------------------------------
     "the queue's default": Form({}, "1 x (2 cpus); free", queue="small"),
     # -- preconditions ------------------------------------------------------------------------------

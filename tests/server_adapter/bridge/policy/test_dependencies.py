@@ -2,6 +2,7 @@
 
 import pytest
 
+from schedd.engine import Cause
 from server_adapter.emulator.lifecycle import settle
 from tests.server_adapter.bridge.policy.bench import Bench
 
@@ -36,7 +37,7 @@ async def test_a_chain_moves_with_its_head(bench: Bench) -> None:
     job.not_before = bench.begin + 2000
     job.revision += 1
     answer = await bench.current_view(tail, lambda one: one["planned_start"] == bench.begin + 2100)
-    assert answer["last_change"]["cause"] == "a job that it waits for"
+    assert answer["last_change"]["cause"] == Cause.CHAIN
 
 
 async def test_a_job_waits_for_all_jobs_of_an_array(bench: Bench) -> None:

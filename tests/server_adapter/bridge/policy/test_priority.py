@@ -2,6 +2,7 @@
 
 import pytest
 
+from schedd.engine import Cause
 from tests.server_adapter.bridge.policy.bench import HOUR, SLACK, Bench
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +54,7 @@ async def test_an_urgent_class_endangers_promises_and_this_is_reported(bench: Be
     urgent = bench.submit("uma", "7:ppn=4", walltime=SLACK + 3000, queue="urgent")
     await bench.planned(urgent, at=0)
     risky = await bench.current_view(promised, lambda one: one["at_risk"] is not None)
-    assert risky["at_risk"]["cause"] == "a class allowed to break promises"
+    assert risky["at_risk"]["cause"] == Cause.CLASS
     assert risky["planned_start"] > before["promised_start"]
     assert not risky["breaches"]
 
@@ -84,7 +85,7 @@ async def test_a_job_with_a_deadline_precedes_others_if_the_site_enables_it(benc
         answer = await bench.planned(job, at=0)
         assert answer["deadline_state"] == "accepted"
         moved = await bench.planned(first, at=100)
-        assert moved["last_change"]["cause"] == "a job with an earlier deadline"
+        assert moved["last_change"]["cause"] == Cause.DEADLINE
         assert moved["promised_start"] == bench.begin + SLACK
         assert not moved["breaches"]
     finally:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from schedd.engine import Cause
 from tests.server_adapter.bridge.policy.bench import HOUR, Bench
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +18,7 @@ async def test_a_maintenance_is_planned_around_at_once_and_its_conflicts_are_pre
     assert job in {one["job"] for one in told["moved"]}
     await bench.house.request("/reservations/memory", "PUT", window)
     moved = await bench.current_view(job, lambda one: one["planned_start"] == start + 1500)
-    assert moved["last_change"]["cause"] == "reservation made by an admin"
+    assert moved["last_change"]["cause"] == Cause.RESERVATION
     await bench.house.request("/reservations/memory", "DELETE")
     await bench.current_view(job, lambda one: one["planned_start"] == start)
 
@@ -25,7 +26,7 @@ async def test_a_maintenance_is_planned_around_at_once_and_its_conflicts_are_pre
     quick = {"nodes": ["n1"], "end": start + 20 * HOUR, "cores": 2, "shorter": 600}
     await bench.house.request("/reservations/quick", "PUT", quick)
     moved = await bench.current_view(job, lambda one: one["planned_start"] == start + 20 * HOUR)
-    assert moved["last_change"]["cause"] == "reservation made by an admin"
+    assert moved["last_change"]["cause"] == Cause.RESERVATION
     await bench.planned(bench.submit("mia", "n1:ppn=2", walltime=1000), at=0)
     await bench.planned(bench.submit("mia", "n1:ppn=2", walltime=600), at=0)
     await bench.house.request("/reservations/quick", "DELETE")
