@@ -39,7 +39,11 @@ class DaemonConnection:
 
     def __init__(self, port: int, token: str) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+            "Prefer": "respond-async",  # as an adapter does
+        }
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
         """The answer's JSON. Raises DaemonFailed for any answer but 200."""

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.access import Adapter, Cluster
 from schedd.api.event_bounds import find_range_faults
 from schedd.api.large_bodies import LARGE_BODY_BYTES, EventsRoute
-from schedd.api.planner_calls import TIMEOUTS, await_planner
+from schedd.api.planner_calls import TIMEOUTS, await_planner, await_planner_or_storage
 from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, invalid_problem
 from schedd.api.replies import reply
 from schedd.api.request_bodies import DeliveryBody
@@ -19,6 +19,7 @@ from schedd.api.reservations import audit_reservation
 from schedd.api.routes import RouteTable
 from schedd.api.views import DecisionBatch, EventsAccepted
 from schedd.service.access.roles import Bearer
+from schedd.service.cluster.deliveries import DeliveryResult
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Event, Reserve, Snapshot, Unreserve
 from schedd.wire.adapter_troubles import MAX_TROUBLES_CHARS, decode_troubles
@@ -28,6 +29,8 @@ router = RouteTable(
 )
 _RESEND_HINT: Final = "send the same events again: accepted ones are known by their ids"
 _COMMON_PROBLEMS: Final = ACT_PROBLEMS
+PREFER_ASYNC: Final = "respond-async"
+_MAX_STORED_BYTES: Final = 1_000_000  # a larger delivery is acknowledged when it is handled
 
 
 AdapterId = Annotated[
@@ -51,6 +54,14 @@ DecisionPosition = Annotated[
         max_length=64,
     ),
 ]
+Preference = Annotated[
+    str,
+    Header(
+        description="With `respond-async`, and if the planner is busy, the reply comes as soon as the events "
+        "are stored, with `pending`.",
+        max_length=64,
+    ),
+]
 MAX_DECISIONS_IN_REPLY: Final = 250  # maximum number of decisions in the reply to events
 
 
@@ -71,6 +82,7 @@ async def post_events(
     adapter: AdapterId = "",
     host: AdapterHost = "",
     after: DecisionPosition = "",
+    prefer: Preference = "",
 ) -> Response:
     """Deliver events of the server. Needs the role `adapter`.
 
@@ -80,7 +92,10 @@ async def post_events(
     without events has no effect: it checks whether the caller may send events. Decisions in the reply are
     stored, as in `GET decisions`.
     """
-    return await accept_events(request, cluster, delivery.events, caller, adapter, host, after)
+    body = await request.body() if prefer == PREFER_ASYNC else b""
+    if len(body) > _MAX_STORED_BYTES:
+        body = b""
+    return await accept_events(request, cluster, delivery.events, caller, adapter, host, after, body)
 
 
 async def accept_events(
@@ -91,8 +106,12 @@ async def accept_events(
     adapter: str,
     host: str,
     after: str,
+    body: bytes = b"",
 ) -> Response:
-    """Let the planner handle events; reply when stored. Raises ProblemError, and what `submit` raises."""
+    """Let the planner handle events; reply when stored. Raises ProblemError, and what `submit` raises.
+
+    ``body``: the JSON of the events, which is stored if the planner is busy; empty: wait for the planner.
+    """
     clock = _clock_header(cluster)
     if not events:
         return _with_headers(reply(request, EventsAccepted(0, (), cluster.published.generation)), clock)
@@ -107,13 +126,20 @@ async def accept_events(
     known = {one.name: _about(one) for one in cluster.published.node_blocks}
     decisions = cluster.decisions
     with decisions.reply_pending(adapter if after else "") as number:
-        handled = await await_planner(cluster, cluster.submit(events), TIMEOUTS.events, _RESEND_HINT)
+        handled: DeliveryResult | None
+        if body and not any(isinstance(event, Snapshot | Reserve | Unreserve) for event in events):
+            handled = await await_planner_or_storage(cluster, events, body, TIMEOUTS.events, _RESEND_HINT)
+        else:
+            handled = await await_planner(cluster, cluster.submit(events), TIMEOUTS.events, _RESEND_HINT)
         page = decisions.page_for_reply(adapter, number, after, MAX_DECISIONS_IN_REPLY) if after else None
-    for event in _reservation_events(events, handled.duplicates):
-        about = _about(event) if isinstance(event, Reserve) else None
-        if about != known.get(event.name):  # an adapter lists all of them with each snapshot
-            await audit_reservation(cluster, event, caller.name)
-    accepted = EventsAccepted(handled.accepted, handled.duplicates, handled.generation)
+    if handled is None:
+        accepted = EventsAccepted(len(events), (), cluster.published.generation, pending=True)
+    else:
+        for event in _reservation_events(events, handled.duplicates):
+            about = _about(event) if isinstance(event, Reserve) else None
+            if about != known.get(event.name):  # an adapter lists all of them with each snapshot
+                await audit_reservation(cluster, event, caller.name)
+        accepted = EventsAccepted(handled.accepted, handled.duplicates, handled.generation)
     if page is not None:
         accepted = replace(accepted, decisions=page.decisions, last=page.last)
     return _with_headers(reply(request, accepted), clock)

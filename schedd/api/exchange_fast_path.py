@@ -15,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schedd.api.access import authenticate, get_daemon, require_adapter, resolve_scope
-from schedd.api.exchange import AdapterReport, accept_events, wait_for_decisions
+from schedd.api.exchange import PREFER_ASYNC, AdapterReport, accept_events, wait_for_decisions
 from schedd.api.large_bodies import LARGE_BODY_BYTES, parse_delivery
 from schedd.api.problems import ProblemError
 from schedd.api.request_bodies import DeliveryBody
@@ -37,6 +37,7 @@ _SINGLE_HEADERS: Final = frozenset(
         b"schedd-uncalled",
         b"schedd-troubles",
         b"schedd-server-clock-lead",
+        b"prefer",
         b"content-length",
         b"content-type",
         b"transfer-encoding",
@@ -109,7 +110,7 @@ class ExchangeFastPath:
             delivery = _plain_delivery(body)
             if delivery is not None:
                 scope["route"] = self._routes["events"]
-                answer = await _answer_events(request, found[1], delivery, headers)
+                answer = await _answer_events(request, found[1], delivery, headers, body)
         if answer is None:
             await self._app(scope, receive, send)
         elif len(answer.body) < self._compress_from:
@@ -130,6 +131,7 @@ def _single_headers(scope: Scope) -> Mapping[bytes, str] | None:
         _ADAPTER.fullmatch(found.get(b"schedd-adapter", ""))
         and len(found.get(b"schedd-host", "")) <= _MAX_HOST
         and len(found.get(b"schedd-after", "")) <= _MAX_TEXT
+        and len(found.get(b"prefer", "")) <= _MAX_TEXT
     )
     return found if plain else None
 
@@ -263,7 +265,7 @@ async def _answer_poll(request: Request, cluster: str, poll: _Poll, headers: Map
 
 
 async def _answer_events(
-    request: Request, cluster: str, delivery: DeliveryBody, headers: Mapping[bytes, str]
+    request: Request, cluster: str, delivery: DeliveryBody, headers: Mapping[bytes, str], body: bytes
 ) -> Response:
     async def answer() -> Response:
         found, caller = await _cluster_and_adapter(request, cluster)
@@ -275,6 +277,7 @@ async def _answer_events(
             headers.get(b"schedd-adapter", ""),
             headers.get(b"schedd-host", ""),
             headers.get(b"schedd-after", ""),
+            body if headers.get(b"prefer") == PREFER_ASYNC else b"",
         )
 
     return await _answer_or_problem(request, answer)

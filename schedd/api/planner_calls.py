@@ -22,6 +22,8 @@ REPEAT_HINT: Final = "send the same request again: nothing is done twice"
 class PlannerTimeouts:
     """Real seconds that a request waits for the planner's thread. Tests set longer ones."""
 
+    early: float = 0.01
+    """After this time events are stored without the planner, and acknowledged."""
     fork: float = 0.5
     """After this time an older copy of the plan is used."""
     read: float = 2.0
@@ -65,6 +67,27 @@ async def await_planner(cluster: PlanLoop, future: "Future[_T]", seconds: float,
         what = _no_database(cluster) or "the planner is busy with something else"
         raise ProblemError("not-ready", what, hint=hint, headers={"Retry-After": "2"})
     return waiting.result()
+
+
+async def await_planner_or_storage(
+    cluster: PlanLoop, events: Sequence[Event], body: bytes, seconds: float, hint: str
+) -> DeliveryResult | None:
+    """Submit events and wait until the planner has handled them, or, if it is busy, until ``body``, which has
+    them, is stored; None: it is stored.
+
+    Raises ProblemError, and the planner's error.
+    """
+    future = cluster.submit(events)
+    waiting = asyncio.wrap_future(future)
+    done, _ = await asyncio.wait((waiting,), timeout=TIMEOUTS.early)
+    keeping = None if done else cluster.store_delivery(body, future)
+    if keeping is not None:
+        stored = asyncio.wrap_future(keeping)
+        await asyncio.wait((waiting, stored), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done() and stored.done() and stored.result():
+            waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
+            return None
+    return await await_planner(cluster, future, seconds, hint)
 
 
 async def submit_events(

@@ -122,10 +122,12 @@ class ClustersView:
 @documented
 @dataclass(frozen=True, slots=True)
 class EventsAccepted:
-    """The events are kept and handled; a plan of this generation or a later one shows what came of them."""
+    """The events are kept and handled; a plan of this generation or a later one shows what came of them. With
+    `pending` they are kept, and will be handled in their order.
+    """
 
     accepted: int
-    """How many were new."""
+    """How many were new; with `pending` all of them."""
     duplicates: tuple[str, ...]
     """The ids of events that had been handled before; they changed nothing."""
     generation: int
@@ -134,6 +136,8 @@ class EventsAccepted:
     last: str = ""
     """The position after these decisions; empty without the header, and if the position is unknown: then ask
     for decisions."""
+    pending: bool = False
+    """Whether the planner has not handled the events yet; `duplicates` is empty then."""
 
 
 @documented

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, get_args
 
 from pydantic import TypeAdapter
+from pydantic_core import from_json
 
 from schedd.wire import Decision, Event, Snapshot
 from schedd.wire.snapshot_json import dump_snapshot, read_snapshot
@@ -38,6 +39,15 @@ def decode_event(kind: str, body: str | None, packed: bytes | None) -> Event:
     """Return the event of a row. Raises ValueError for an unknown type of event."""
     text = event_json(body, packed)
     return read_snapshot(text) if kind == "snapshot" else _decode(kind, text)
+
+
+def decode_delivery(body: bytes) -> tuple[Event, ...]:
+    """Return the events of a delivery's JSON. Raises ValueError for what this version cannot read."""
+    try:
+        values = from_json(body)["events"]
+        return tuple(_adapters()[value["type"]].validate_python(value) for value in values)
+    except (LookupError, TypeError) as error:
+        raise ValueError(f"a delivery that this program does not know: {error!r}") from error
 
 
 def event_json(body: str | None, packed: bytes | None) -> str:

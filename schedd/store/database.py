@@ -40,6 +40,9 @@ class Database:
             if self.path is not None
             else connections.create_writer(self._url, self._files, statement_s=2.0)
         )
+        self._beside = (
+            self._writer if self.path is not None else connections.create_writer(self._url, self._files)
+        )
         self._deferring = self._writer.execution_options(**{connections.DEFERRED: True})
         self._lock = Lock()
         self._log_in_doubt = False
@@ -82,6 +85,20 @@ class Database:
                 self._move_log()
             with self._begin(engine) as connection:
                 if guarded and self.guard is not None:
+                    self.guard(connection)
+                yield connection
+
+    @contextmanager
+    def write_beside(self) -> Iterator[Connection]:
+        """Run the block as a guarded transaction. On PostgreSQL it has a connection of its own, so it waits
+        for no other transaction of this process.
+        """
+        if self._beside is self._writer:
+            with self.write(guarded=True) as connection:
+                yield connection
+        else:
+            with self._begin(self._beside) as connection:
+                if self.guard is not None:
                     self.guard(connection)
                 yield connection
 
@@ -181,6 +198,7 @@ class Database:
     def close(self) -> None:
         self._writer.dispose()
         self._renewer.dispose()
+        self._beside.dispose()
         self._readers.dispose()
 
 

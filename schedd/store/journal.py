@@ -52,6 +52,16 @@ class BatchJournal(Protocol):
         """Return when all stored events are durable. Raises StoreError."""
         ...
 
+    def replace_deliveries(self, new: Sequence[bytes], logged: Sequence[int] = ()) -> Sequence[int]:
+        """Store the bodies of ``new`` deliveries durably and return their numbers; delete those that are
+        ``logged``. Any one thread may call it. Raises StoreError.
+        """
+        ...
+
+    def deliveries(self) -> Sequence[tuple[int, bytes]]:
+        """Return the stored deliveries in the order of their arrival: number and body. Raises StoreError."""
+        ...
+
     def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
         """Return a batch without events, for a timed call of the engine; it is stored with the next batch."""
         ...
@@ -113,6 +123,14 @@ class MemoryJournal:
 
     def sync_events(self) -> None:
         """Do nothing."""
+
+    def replace_deliveries(self, new: Sequence[bytes], logged: Sequence[int] = ()) -> Sequence[int]:  # noqa: ARG002
+        """Raise StoreError: nothing is durable here."""
+        raise StoreError("deliveries are not stored")
+
+    def deliveries(self) -> Sequence[tuple[int, bytes]]:
+        """Return nothing."""
+        return ()
 
     def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
         return replace(self._next((), now, paused), resumed=resumed)
@@ -215,6 +233,14 @@ class DurableJournal:
             self._store.database.sync()
             self._unsynced = False
             self._write_watermark()
+
+    def replace_deliveries(self, new: Sequence[bytes], logged: Sequence[int] = ()) -> Sequence[int]:
+        """As ``Store.replace_deliveries``."""
+        return self._store.replace_deliveries(self.cluster, new, logged)
+
+    def deliveries(self) -> Sequence[tuple[int, bytes]]:
+        """As ``Store.deliveries``."""
+        return self._store.deliveries(self.cluster)
 
     def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
         """Return a batch without events; those without results are merged and stored with the next."""

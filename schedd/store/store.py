@@ -8,6 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection, insert, select
 
 from schedd.store import (
+    acknowledged_deliveries,
     checkpoints,
     decision_records,
     event_log,
@@ -161,6 +162,21 @@ class Store:
             return tuple(event_log.batches_after(connection, cluster, after))
 
     batch_calls = _reads(event_log.batch_calls)
+
+    # ---- acknowledged deliveries ----------------------------------------------------------------
+
+    def replace_deliveries(
+        self, cluster: int, new: Sequence[bytes], logged: Sequence[int] = ()
+    ) -> Sequence[int]:
+        """Store the bodies of ``new`` deliveries durably and return their numbers; delete those that are
+        ``logged``.
+
+        Unlike the other methods it may be called while another thread writes.
+        """
+        with self.database.write_beside() as connection:
+            return acknowledged_deliveries.replace_deliveries(connection, cluster, new, logged)
+
+    deliveries = _reads(acknowledged_deliveries.list_deliveries)
 
     # ---- decisions ------------------------------------------------------------------------------
 

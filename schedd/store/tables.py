@@ -80,6 +80,15 @@ events = Table(
     Index("ix_events_cluster_job", "cluster", "job"),
 )
 
+# Acknowledged deliveries whose events may not be in the log yet: `body` is the JSON of the request.
+deliveries = Table(
+    "deliveries",
+    metadata,
+    _cluster(),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
 # History of jobs: `seen` is the time of the job's last event. `started`, `held` (JSON: [[node, cpus], ...])
 # and `runs` describe its last run. `how`: "ended", "deleted", "gone" (missing from a snapshot), or empty
 # while `ended` is NULL.

@@ -130,14 +130,14 @@ class DaemonClient:
         return self._clock() + self._clock_lead
 
     async def post(self, events: Sequence[EncodedEvent], after: str = "") -> EventsReply:
-        """Sends events; returns once the daemon has handled them.
+        """Sends events; returns once the daemon has handled them, or stored them if its planner is busy.
 
         With `after` the reply has the decisions after that position, unless the daemon does not know it, or
         is of a version that knows no such replies. A lost reply ends a waiting `decisions`, which then has to
         be called again. Raises `DaemonAwayError`, `DaemonRefusedError`.
         """
         body = b'{"events":[' + b",".join([encoded.body for encoded in events]) + b"]}"
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Prefer": "respond-async"}
         if after:
             headers["Schedd-After"] = after
         try:

@@ -125,6 +125,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_decisions_cluster_job", "decisions", ["cluster", "job"], unique=False)
     op.create_table(
+        "deliveries",
+        sa.Column("cluster", sa.Integer(), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["cluster"], ["clusters.id"], name=op.f("fk_deliveries_cluster_clusters")),
+        sa.PrimaryKeyConstraint("cluster", "number", name=op.f("pk_deliveries")),
+    )
+    op.create_table(
         "evaluations",
         sa.Column("cluster", sa.Integer(), nullable=False),
         sa.Column("time", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -334,6 +342,7 @@ def downgrade() -> None:
     op.drop_index("ix_events_cluster_job", table_name="events")
     op.drop_table("events")
     op.drop_table("evaluations")
+    op.drop_table("deliveries")
     op.drop_index("ix_decisions_cluster_job", table_name="decisions")
     op.drop_table("decisions")
     op.drop_table("checkpoints")

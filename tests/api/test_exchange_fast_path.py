@@ -1,6 +1,8 @@
 """The fast path of the exchange answers as the framework's route does."""
 
 import json
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +10,14 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.api import exchange_fast_path
+from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
+from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.clusters import Clusters
+from schedd.service.settings.daemon import StoreSettings
 from tests.api.conftest import EVENTS, ROLES, token, tokens
-from tests.service.planner_harness import T
+from tests.service.planner_harness import StillClock, T
+from tests.waits import WAIT_S, wait_until
 
 MAIN = "/v1/clusters/main"
 Headers = dict[str, str]
@@ -223,3 +230,30 @@ def test_an_unnamed_adapter_gets_decisions_in_the_reply_to_events(client: TestCl
     posted = client.post(f"{MAIN}/events", headers=headers, json={"events": EVENTS[-1:]}).json()
     assert posted["decisions"]
     assert posted["last"] == posted["decisions"][-1]["id"]
+
+
+@pytest.mark.parametrize("headers", [JSON, {"Content-Type": "application/json; charset=utf-8"}])
+def test_events_are_acknowledged_when_stored_if_the_planner_is_busy(
+    app: FastAPI, tmp_path: Path, headers: Headers
+) -> None:
+    durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/s.sqlite"))
+    clusters = Clusters({"main": EngineSettings()}, StillClock(), durable=durable)
+    clusters.start(warm=False)
+    app.state.clusters = clusters
+    loop, over = clusters["main"], threading.Event()
+    wait_until(lambda: not loop.on_standby)
+    try:
+        with TestClient(app, headers={**ADAPTER, **headers}) as client:
+            hurried = {"Prefer": "respond-async"}
+            busy = loop.call_between_batches(lambda _: over.wait(WAIT_S))
+            reply = client.post(f"{MAIN}/events", content=BODY, headers=hurried).json()
+            assert reply["pending"]
+            assert (reply["accepted"], reply["duplicates"]) == (len(EVENTS), [])
+            over.set()
+            busy.result(WAIT_S)
+            reply = client.post(f"{MAIN}/events", content=BODY).json()
+            assert not reply["pending"]
+            assert reply["duplicates"] == [event["id"] for event in EVENTS]
+    finally:
+        over.set()
+        clusters.stop()

@@ -49,6 +49,7 @@ class DaemonProcess:
         self.patience = WAIT_S
         self.skew = ""
         self.environment: dict[str, str] = {}
+        self.headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
         self._connection: http.client.HTTPConnection | None = None
         self.config = folder / f"{name}.toml"
         digest = hashlib.sha256(TOKEN.encode()).hexdigest()
@@ -139,12 +140,11 @@ class DaemonProcess:
 
     def request(self, method: str, path: str, body: bytes | None = None) -> Any:
         """Return the answer's JSON. Raises UnavailableError, and AssertionError for other error statuses."""
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
         reused = self._connection is not None
         try:
             if self._connection is None:
                 self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.patience)
-            self._connection.request(method, path, body, headers)
+            self._connection.request(method, path, body, self.headers)
             answer = self._connection.getresponse()
             text = answer.read()
         except (OSError, http.client.HTTPException) as error:

@@ -28,6 +28,7 @@ _LOOK_S = 60.0  # maximum time between two checks of the clock, which may have b
 _SOON_S = 0.01
 NO_TROUBLES: Final[Mapping[str, str]] = MappingProxyType({})
 _DECISION = re.compile(r"d[0-8]\d{11}")
+_MOST_AHEAD = 2_000  # maximum number of pending events with which a delivery is acknowledged early
 _FOLLOW_S = 0.5  # time between two checks for new batches of the leader
 
 
@@ -42,6 +43,7 @@ class PlanLoop(PlannerCondition):
 
     def start(self) -> None:
         self.adapter_contact.reset(self.now())
+        self._acknowledgements.start()
         self._thread.start()
 
     def stop(self, timeout: float = _STOP_S) -> None:
@@ -57,6 +59,7 @@ class PlanLoop(PlannerCondition):
         self.recovered.set()
         self.end_polls()
         self._inbox.refuse("the daemon is shutting down")
+        self._acknowledgements.end()
         if not self._thread.is_alive():
             self._planner.journal.close()
 
@@ -106,6 +109,16 @@ class PlanLoop(PlannerCondition):
         """
         self.adapter_contact.record_job_stamps(events)
         return self._inbox.deliver(events, self.check_leads, order=order)
+
+    def store_delivery(self, body: bytes, handled: "Future[DeliveryResult]") -> "Future[bool] | None":
+        """Store the body of a submitted delivery, so that it can be acknowledged before it is ``handled``.
+
+        The result is False if it was handled first, or could not be stored. None: the planner is too far
+        behind, or has no database.
+        """
+        if self._succession is None or self._inbox.pending > _MOST_AHEAD:
+            return None
+        return self._acknowledgements.store(body, handled)
 
     def call_between_batches(self, call: Callable[[Engine], _T]) -> "Future[_T]":
         """Run ``call`` with the engine between two batches, in its thread. Raises PlannerStopped."""
@@ -365,6 +378,8 @@ class PlanLoop(PlannerCondition):
                 except EventsNotStorable as error:
                     _log.exception("events are refused", cluster=self.name)
                     self._inbox.fail(parts, error)
+                    if any(self._acknowledgements.is_acknowledged(part.delivery.answer) for part in parts):
+                        self._planner.report_lost_events(parts[0].events[0].id, error)
                     continue
                 for part in parts:
                     part.delivery.spent += (time.thread_time() - begun) / len(parts)

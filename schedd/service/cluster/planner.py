@@ -1,6 +1,7 @@
 """The planner: stores each batch, lets the engine handle it, stores the results and publishes the plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 import structlog
@@ -12,6 +13,7 @@ from schedd.service.cluster.clock_monitor import MOST_BEHIND_S
 from schedd.service.cluster.daemon_store import MAX_BATCH_TRIES, Failover, TakeoverState
 from schedd.service.cluster.decision_log import DecisionLog
 from schedd.service.cluster.decision_logging import log_decisions
+from schedd.service.cluster.deliveries import PendingDelivery, cut_batches
 from schedd.service.cluster.engine_calls import (
     CallWatchdog,
     EngineCallFailed,
@@ -27,8 +29,9 @@ from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.service.cluster.publisher import Publisher
 from schedd.service.cluster.retries import StoreRetries
 from schedd.store import BatchJournal, EventBatch, NotLeader, StoreError
+from schedd.store.codec import decode_delivery
 from schedd.supervision import Supervisor
-from schedd.wire import Alert, ClockSet, Event, Run
+from schedd.wire import Alert, ClockSet, Event, LogLost, Run
 
 _log = structlog.get_logger(__name__)
 _CHECKPOINT = "no checkpoint could be written"
@@ -128,6 +131,29 @@ class Planner:
         if reign.lost is not None:
             self.handle_batch([reign.lost])
             self.checkpoint(must=True)
+        self._handle_acknowledged_deliveries()
+
+    def _handle_acknowledged_deliveries(self) -> None:
+        """Handle the deliveries that were acknowledged before a crash or a takeover."""
+        found = self._retries.retry(self.journal.deliveries)
+        for number, body in found:
+            try:
+                delivery = PendingDelivery(decode_delivery(body), Future())
+                for parts in cut_batches([delivery]):
+                    self.handle_batch([event for part in parts for event in part.events])
+            except (EventsNotStorable, ValueError) as error:
+                self.report_lost_events(f"delivery {number}", error)
+        if found:
+            numbers = [number for number, _ in found]
+            self._retries.retry(lambda: self.journal.replace_deliveries((), numbers))
+
+    def report_lost_events(self, which: str, error: Exception) -> None:
+        """Request a snapshot in place of acknowledged events that cannot be stored or read."""
+        now, last = int(self._clock.now()), self.decisions.last_id
+        why = f"acknowledged events are lost ({which}): {error}"
+        _log.error("acknowledged events are lost", cluster=self._name, which=which, why=str(error))
+        lost = LogLost(id=f"lost:events:{now}:{which}", time=now, why=why, decided=int(last[1:] or 0))
+        self.handle_batch([lost])
 
     def reopen_decisions(self) -> None:
         """Offer the open decisions in a new log, after the old one was closed."""

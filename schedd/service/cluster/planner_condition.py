@@ -12,6 +12,7 @@ from schedd.service.cluster.clock import ClusterClock
 from schedd.service.cluster.clock_monitor import ClockMonitor
 from schedd.service.cluster.daemon_store import Failover
 from schedd.service.cluster.decision_log import DecisionLog
+from schedd.service.cluster.early_acknowledgements import EarlyAcknowledgements
 from schedd.service.cluster.inbox import Inbox
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.cluster.metrics import ClusterMetrics, PlannerMetrics
@@ -91,6 +92,7 @@ class PlannerCondition(ABC):
             succession,
             self.supervisor,
         )
+        self._acknowledgements = EarlyAcknowledgements(self.supervisor, name, lambda: self._planner.journal)
         self._shared_fork = SharedFork()
         self._stopping = self._stepping_down = False
         self._thread = self.supervisor.thread("plan", self._run, cluster=name, needed=True)

@@ -1,0 +1,40 @@
+"""Deliveries that were acknowledged before their events were in the log."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
+
+from schedd.store.tables import deliveries
+
+_LAST: Final = select(func.max(deliveries.c.number)).where(deliveries.c.cluster == bindparam("cluster"))
+_INSERT: Final = insert(deliveries)
+_DELETE: Final = delete(deliveries).where(
+    deliveries.c.cluster == bindparam("cluster"),
+    deliveries.c.number.in_(bindparam("numbers", expanding=True)),
+)
+_MOST_NUMBERS: Final = 500  # in one statement
+
+
+def replace_deliveries(
+    connection: Connection, cluster: int, new: Sequence[bytes], logged: Sequence[int]
+) -> Sequence[int]:
+    """Store the bodies of ``new`` deliveries and return their numbers; delete those that are ``logged``."""
+    last = connection.scalar(_LAST, {"cluster": cluster}) or 0
+    numbers = range(last + 1, last + 1 + len(new))
+    if new:
+        rows = zip(numbers, new, strict=True)
+        connection.execute(
+            _INSERT, [{"cluster": cluster, "number": number, "body": body} for number, body in rows]
+        )
+    for at in range(0, len(logged), _MOST_NUMBERS):
+        some = list(logged[at : at + _MOST_NUMBERS])
+        connection.execute(_DELETE, {"cluster": cluster, "numbers": some})
+    return numbers
+
+
+def list_deliveries(connection: Connection, cluster: int) -> Sequence[tuple[int, bytes]]:
+    """Return the stored deliveries in the order of their arrival: number and body."""
+    query = select(deliveries.c.number, deliveries.c.body).where(deliveries.c.cluster == cluster)
+    rows = connection.execute(query.order_by(deliveries.c.number)).all()
+    return [(row.number, bytes(row.body)) for row in rows]
