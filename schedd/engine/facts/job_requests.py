@@ -330,9 +330,13 @@ def open_gates(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
 
 
 def _walltime(facts: JobFacts) -> int:
-    """Return the walltime in seconds that the job requests or gets by default; 0: none."""
+    """Return the walltime in seconds that the job requests or gets by default; 0: none. Before its start a
+    job with a max_walltime has that, or what is chosen in place of it.
+    """
+    resources = facts.resources
+    name = "max_walltime" if "max_walltime" in resources and not holds_resources(facts) else "walltime"
     try:
-        return parse_walltime(facts.resources.get("walltime", "0"))
+        return parse_walltime(resources.get(name, "0"))
     except RequestError:
         return 0
 

@@ -245,6 +245,10 @@ def _fits(state: EngineState, record: JobRecord, walltime: int) -> bool:
     """Give an unplaced job this walltime in the plan; return whether it fits at its start, now."""
     longer = _with_walltime(state, record, walltime)
     state.plan.set_duration(record.slot, walltime, state.now)
+    request = state.plan.request(record.slot)
+    passes = state.open_gates(_with_choice(record.facts, walltime))  # a gate may depend on the walltime
+    if passes != request.passes:
+        state.plan.set_request(record.slot, replace(request, passes=passes))
     state.refit(longer)
     return state.plan.fits_at_start(record.slot, state.now, state.now)
 

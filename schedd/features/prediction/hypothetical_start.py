@@ -92,6 +92,8 @@ class ExpectationSource:
             samples = np.array([planned], np.int64)
             return self._expectation(facts, asked, samples, expected, promise, prediction)
         samples = self._starts(facts, asked.now, asked.walltime, prediction, promise, instead_of, form)
+        if asked.means and form is None:  # jobs that the draws leave in place would be moved or preempted
+            samples = np.minimum(samples, planned)
         found = start_quantiles(samples)
         start, late = int(found.p50[0]), int(found.p90[0])
         if start < 0:

@@ -9,6 +9,7 @@ import numpy as np
 
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.dialect.deadline import read_deadline
+from schedd.dialect.moldable import with_walltime
 from schedd.engine import (
     HORIZON,
     LimitBook,
@@ -30,6 +31,7 @@ from schedd.plan.work_limits import WorkSpent
 from schedd.policy.access import Access
 from schedd.service.questions.cheapest_start import CheapestStart, candidate_starts, cheapest_start
 from schedd.wire import JobFacts
+from schedd.wire.quick_init import quick_replace
 
 _T = TypeVar("_T")
 _WINDOWS = 100  # maximum number of start windows in the search for the cheapest start
@@ -99,9 +101,12 @@ class SubmissionTrial:
     scopes: frozenset[str] = frozenset()  # the labels of the job, for limits
     node_order: str = ""  # the order of nodes that is preferred for the job
 
-    def _as_planned(self, request: Request) -> Request:
+    def _as_planned(self, request: Request, walltime: int) -> Request:
         nodes = self.restriction.nodes if self.restriction is not None else ()
-        return as_planned_request(request, self.facts, self.gates, self.node_sets, nodes, self.node_order)
+        facts = self.facts
+        if self.gates and "soft_walltime" not in facts.resources:  # a gate may depend on the walltime
+            facts = quick_replace(facts, resources=with_walltime(facts.resources, walltime))
+        return as_planned_request(request, facts, self.gates, self.node_sets, nodes, self.node_order)
 
     @contextmanager
     def _slot(self, request: Request, walltime: int) -> Iterator[int | WaitingFor]:
@@ -111,7 +116,7 @@ class SubmissionTrial:
         if too_much is not None:
             yield too_much
             return
-        request = self._as_planned(request)
+        request = self._as_planned(request, walltime)
         slot = self.plan.add_job(request, walltime, self.ready, pools)
         try:
             yield slot
@@ -127,7 +132,7 @@ class SubmissionTrial:
     def variant(self, request: Request) -> RequestVariant:
         """Return the request of the job as it would be planned."""
         walltime = self.understood.walltime
-        return RequestVariant(self._as_planned(request), walltime, self._pools(request, walltime))
+        return RequestVariant(self._as_planned(request, walltime), walltime, self._pools(request, walltime))
 
     def limit_exceeded(self, request: Request, walltime: int) -> WaitingFor | None:
         """Return the limit that the job can never meet; None: there is none."""
@@ -158,8 +163,9 @@ class SubmissionTrial:
 
     def task(self, request: Request) -> tuple[Request, dict[str, int]] | None:
         """Return what a job needs of the plan and of the limits; None: it is beyond a limit by itself."""
-        pools = self._pools(request, self.understood.walltime)
-        return (self._as_planned(request), pools) if self.limits.too_much(pools) is None else None
+        walltime = self.understood.walltime
+        pools = self._pools(request, walltime)
+        return (self._as_planned(request, walltime), pools) if self.limits.too_much(pools) is None else None
 
     def add_task(self, request: Request, pools: Mapping[str, int], others: Sequence[int]) -> tuple[int, int]:
         """Add and place a job; return slot and start, or -1 for both. Raises WorkSpent.
@@ -215,7 +221,7 @@ class SubmissionTrial:
         if not books.priced:
             return None
         edges = sorted({edge for rates in books.rates for edge in rates.edges.tolist()})
-        planned = self._as_planned(request)
+        planned = self._as_planned(request, walltime)
         pools = self._pools(request, walltime)
         seen = find_windows(self.plan, planned, walltime, self.ready, last + 1, pools=pools, limit=_WINDOWS)
         starts = candidate_starts((StartWindow(w.first, min(w.last, last)) for w in seen), edges, walltime)
@@ -229,7 +235,7 @@ class SubmissionTrial:
         if not most or self.limits.too_much(pools) is not None:
             return ()
         end = self.now + HORIZON
-        request = self._as_planned(request)
+        request = self._as_planned(request, walltime)
         return find_windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
 
 

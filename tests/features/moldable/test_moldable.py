@@ -1,5 +1,6 @@
 """Jobs that leave their walltime, or their number of tasks, to the plan."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import AccountSet, JobFacts, Run
 from tests.engine.cluster import Cluster, T
+from tests.features.reservations.test_reservations import make_reservation
 from tests.property_examples import examples
 
 
@@ -50,6 +52,19 @@ def test_a_shorter_walltime_lets_a_job_start_before_a_reservation(family: str) -
     cluster.at(100)
     assert find_run(cluster, "1").walltime == 900, "all of the gap is used"
     assert cluster.view("1").planned_end == T + 1000
+
+
+@pytest.mark.parametrize("family", ["torque", "openpbs"])
+@pytest.mark.parametrize("cores", [0, 1])
+def test_a_job_is_shortened_for_a_reservation_that_admits_short_jobs(family: str, cores: int) -> None:
+    cluster = Cluster()
+    quick = {"cores": cores} if cores else {"nodes": ("n1",)}
+    make_reservation(cluster, "quick", 0, 5000, everywhere=bool(cores), shorter=300, **quick)
+    submit(cluster, "1", family, 200, 2000)
+    assert cluster.start("1") == 0
+    assert find_run(cluster, "1").walltime <= 300
+    submit(cluster, "2", family, 400, 2000)
+    assert cluster.start("2") == 5000
 
 
 @pytest.mark.parametrize("family", ["torque", "openpbs"])
@@ -230,6 +245,19 @@ def test_a_what_if_chooses_like_the_plan() -> None:
     assert what_if_start(trl="4@400:2@990") == (0, 400)
     cluster.submit("1", walltime=2000, resources={"minwclimit": "200"})
     assert (cluster.start("1"), cluster.record("1").understood.walltime) == (0, 1000)  # as it starts at once
+
+
+def test_a_what_if_names_the_walltime_that_a_reservation_admits() -> None:
+    cluster = Cluster()
+    make_reservation(cluster, "quick", 0, None, everywhere=True, cores=1, shorter=300)
+    fork = fork_plan(cluster.engine, publish_snapshot(cluster.engine.state))
+    resources = {"nodes": "1:ppn=4", "walltime": "2000"}
+    facts = JobFacts(id="", owner="ann", queue="batch", submitted=T, resources=resources)
+    found = fork.what_if(facts, T, changes=True)
+    assert {one.change: one.value for one in found.changes} == {"walltime": 300, "cpus": 3}
+    found = fork.what_if(replace(facts, resources={**resources, "minwclimit": "200"}), T)
+    assert isinstance(found.answer, StartKnown)
+    assert found.answer.placement.start == T
 
 
 GAPS = st.lists(st.tuples(st.integers(1, 1500), st.integers(1, 600)), max_size=5)

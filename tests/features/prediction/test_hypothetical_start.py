@@ -19,9 +19,9 @@ from schedd.service.questions.expectations import (
     hypothetical_promise,
 )
 from schedd.service.questions.plan_fork import WhatIfAnswer
-from schedd.wire import JobFacts, QueueChanged, QueueFacts
+from schedd.wire import JobFacts, PolicyChanged, QueueChanged, QueueFacts, ShareFacts
 from tests.property_examples import examples
-from tests.service.planner_harness import T, job, node, planner
+from tests.service.planner_harness import T, event_id, job, node, planner
 from tests.waits import WAIT_S
 
 
@@ -153,6 +153,27 @@ def test_expectations_for_immediate_impossible_and_unpredicted_jobs() -> None:
             hypothetical_promise(loop.fork().result(WAIT_S), asked, hypothetical_job(nodes="1:ppn=5"))
             == FOREVER
         )
+
+
+def test_a_job_that_would_preempt_others_is_expected_to_start_when_they_make_room() -> None:
+    """The draws let the victims run on: it was expected at the end of its promise."""
+    site = {"preemption": {"preemptors": {"queues": ["urgent"]}, "targets": {"queues": ["batch"]}, "wait": 0}}
+    with planner(end_allowance=0, publish_starts=False, predict=True, mode="scheduler") as loop:
+        policy = PolicyChanged(id=event_id(), time=T, version=1, site=site, by="root")
+        queue = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="urgent"))
+        loop.submit([policy, queue, node("n1")]).result(WAIT_S)
+        for name, where, seconds in (("1", "urgent", "1000"), ("2", "batch", "7200")):
+            waiting = job(name, queue=where, nodes="1:ppn=2", walltime=seconds)
+            running = replace(waiting.job, state="R", started=T, shares=(ShareFacts("n1", 2),))
+            loop.submit([replace(waiting, job=running)]).result(WAIT_S)
+        worker = ExpectedStartWorker(loop)
+        worker.run_once()
+        assert worker.latest_forecast is not None
+        urgent = job("x", queue="urgent").job
+        asked, found = run_what_if(loop, worker.latest_forecast, urgent)
+        assert isinstance(asked.answer, StartKnown)
+        assert any("would preempt job 2" in note for note in asked.notes)
+        assert T < found.start <= asked.answer.placement.start < T + 1100
 
 
 def test_walltime_replaces_an_unavailable_prediction() -> None:
