@@ -322,13 +322,19 @@ def _check_cluster(
         yield _check_dispatch(one)
         yield from _check_server(one)
         for alert in alerts:
-            if alert.kind != one.job_starts.alert:  # the check of starts has said it
+            if not _is_reported_by_starts(one, alert):
                 yield _convert_alert(name, alert)
         yield from _check_kill_delay(here, one)
         yield from _check_node_names(here, one.name)
     if one.events_waiting > 1_000:
         message = f"{name}: {one.events_waiting} events are waiting"
         yield CheckResult("planner", "warn", message, "`schedd_batch_seconds` shows the slow part")
+
+
+def _is_reported_by_starts(one: ClusterView, alert: AlertView) -> bool:
+    """Whether the check of job starts has reported this alert. A clock that was set back opens two."""
+    starts = one.job_starts
+    return alert.kind == starts.alert or (starts.alert == "clock" and "the clock was set back" in alert.text)
 
 
 def check_clock(
@@ -400,6 +406,9 @@ def _check_dispatch(one: ClusterView) -> CheckResult:
 def _check_server(one: ClusterView) -> Iterator[CheckResult]:
     name, server = one.name, one.server
     if one.heard is None:
+        return
+    if one.stale and not one.nodes:
+        yield CheckResult("server", "warn", f"{name}: not known until the adapter's next snapshot")
         return
     if one.stale:
         message = f"{name}: its state is that of the last contact, {server.version or 'version unknown'}"

@@ -177,9 +177,9 @@ def _plan_figure() -> Any:
     use.yaxis.axis_label = "cpus planned"
     use.yaxis.formatter = NumeralTickFormatter(format="0,0")
     # Not a step glyph: Bokeh 3.9 paints an empty one for ever.
-    use.varea(
-        x="time", y1="zero", y2="cpus", source=_column_source("use", "time", "zero", "cpus"), name="use"
-    )
+    used = _column_source("use", "time", "zero", "cpus")
+    use.varea(x="time", y1="zero", y2="cpus", source=used, name="use")
+    use.line("time", "cpus", source=used, name="use_edge", line_width=1.5)
     use.line(
         "time",
         "cpus",

@@ -33,6 +33,7 @@ class ClusterCard:
     name: str
     starts: JobStartState
     as_of: int
+    outdated: bool  # the plan may have changed since `as_of`
     running: int
     waiting: int
     stuck: int  # waiting jobs without a planned start
@@ -58,6 +59,7 @@ def summarise_cluster(request: Request, loop: PlanLoop, viewer: Viewer) -> Clust
         name=loop.name,
         starts=job_start_state(loop),
         as_of=published.as_of,
+        outdated=bool(published.stale),
         running=counts.running + counts.starting,
         waiting=counts.planned + counts.without_start,
         stuck=counts.without_start,

@@ -29,7 +29,7 @@ def check_components(clusters: Clusters, loop: PlanLoop) -> tuple[ComponentHealt
         _check_server(loop),
         _check_adapter(loop),
         _check_database(clusters.durable, loop.trouble),
-        _check_planner(loop),
+        _check_planner(loop, clusters.durable.followed_leader if clusters.durable is not None else ""),
         _check_promises(loop),
         _check_dispatch(loop),
     )
@@ -72,7 +72,7 @@ def _check_database(durable: DaemonStore | None, trouble: str) -> ComponentHealt
     return ComponentHealth("Database", "good", "answers")
 
 
-def _check_planner(loop: PlanLoop) -> ComponentHealth:
+def _check_planner(loop: PlanLoop, leader: str) -> ComponentHealth:
     if loop.failure:
         return ComponentHealth("Planner", "bad", loop.failure)
     if loop.trouble:
@@ -80,7 +80,8 @@ def _check_planner(loop: PlanLoop) -> ComponentHealth:
     if loop.failing:
         return ComponentHealth("Planner", "bad", loop.failing)
     if loop.on_standby:
-        return ComponentHealth("Planner", "warn", "standby: another daemon leads, or no leader yet")
+        leads = f"{leader} leads" if leader else "another daemon leads, or no leader yet"
+        return ComponentHealth("Planner", "warn", f"standby: {leads}")
     return ComponentHealth("Planner", "good", "running")
 
 

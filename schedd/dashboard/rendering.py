@@ -19,6 +19,8 @@ from schedd.dashboard.menu import menu_pages
 from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.viewer import Viewer
 from schedd.feature_list import feature_folders
+from schedd.service.access.callers import Callers
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import alert_view, job_start_state
 from schedd.service.read.job_visibility import visibility_for
@@ -102,6 +104,7 @@ def render_page(
         clusters=viewer.visible_clusters(request),
         root=f"{dashboard_path(request)}/{cluster.name}",
         on_standby=cluster.on_standby,
+        leader=_followed_leader(request, viewer),
         pages=menu_pages(request.app, viewer, cluster.published),
         live_state=state,
         alerts=alerts,
@@ -109,6 +112,15 @@ def render_page(
         now=max(about.now, about.as_of),
         **values,
     )
+
+
+def _followed_leader(request: Request, viewer: Viewer) -> str:
+    """The daemon that leads while this one stands by; hosts are not named to anonymous readers."""
+    callers: Callers = request.app.state.callers
+    durable: DaemonStore | None = request.app.state.clusters.durable
+    if durable is None or viewer.bearer is callers.tokens.anonymous:
+        return ""
+    return durable.followed_leader
 
 
 def render_plain_page(

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select
 
 from schedd.federation.events import LicenceLeased, LoggedEvent, decode, encode
-from schedd.store import AuditRecord, RetentionLimits, retention, tokens_and_audit
+from schedd.store import AuditRecord, RetentionLimits, lease, retention, tokens_and_audit
 from schedd.store.codec import replace_nul
 from schedd.store.database import Database
 from schedd.store.errors import StoreError
@@ -26,10 +26,10 @@ class FederationLog:
     next write deletes such events from the database, because no decision was based on them.
     """
 
-    def __init__(self, url: str, holder: str, lease: float, supervisor: Supervisor | None = None) -> None:
+    def __init__(self, url: str, holder: str, lease_s: float, supervisor: Supervisor | None = None) -> None:
         self.supervisor = supervisor or Supervisor()  # supervisor of the federation's background work
         self._database = Database.open(url)
-        self.leadership = Leadership(self._database, holder, seconds=lease, supervisor=self.supervisor)
+        self.leadership = Leadership(self._database, holder, seconds=lease_s, supervisor=self.supervisor)
         self._newest = 0
         self._failed_at = float("-inf")  # monotonic time of the last failed write, if none succeeded since
         self._uncertain: set[str] = set()
@@ -46,6 +46,12 @@ class FederationLog:
             return "the file of the database was moved or deleted while in use: put it back"
         failed = time.monotonic() - self._failed_at < SHOWN_S
         return "the database cannot be written; the daemon's log says why" if failed else ""
+
+    def read_leader(self) -> str:
+        """Return the daemon that leads by the database; empty if there is none."""
+        with self._database.read() as connection:
+            found = lease.current_leader(connection)
+        return found.holder if found is not None else ""
 
     def read(self) -> Sequence[LoggedEvent]:
         """Return all events in order. Raises ValueError for an unknown event type."""

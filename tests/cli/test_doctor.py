@@ -26,7 +26,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.current_faults import REMEDIES
 from schedd.service.warmup import warm_up
 from schedd.store import Store
-from schedd.wire import JobStarted, NodeChanged, NodeFacts, ServerChanged, ServerFacts, ShareFacts
+from schedd.wire import ClockSet, JobStarted, NodeChanged, NodeFacts, ServerChanged, ServerFacts, ShareFacts
 from schedd.wire.adapter_troubles import NO_CONTACT
 from tests.api.conftest import token, tokens
 from tests.api.served_app import serving
@@ -249,6 +249,21 @@ def test_a_silent_adapter_is_bad_until_its_next_contact(doctor: Doctor, loop: Pl
     loop.record_adapter_request()
     loop.alerts.update()
     assert doctor()[1]["adapter"][0][0] == "good"
+
+
+def test_a_plan_that_is_rebuilt_after_a_clock_setback_is_one_fault(doctor: Doctor, loop: PlanLoop) -> None:
+    loop.submit([ClockSet(id=event_id(), time=loop.now() - 7200)]).result(WAIT_S)
+    code, found = doctor()
+    assert code == 2
+    ((state, words, do),) = found["starts"]
+    assert (state, do) == (
+        "bad",
+        "`chronyc tracking`; if the plan is not back within minutes, `journalctl -u pbs-adapter -n 50`",
+    )
+    assert words.startswith("main: stopped until the plan is rebuilt (the clock was set back by ")
+    assert found["server"] == [("warn", "main: not known until the adapter's next snapshot", "")]
+    others = {part for part, said in found.items() if any(one[0] != "good" for one in said)}
+    assert others == {"starts", "server"}
 
 
 def test_unusable_settings_database_and_token_are_reported(

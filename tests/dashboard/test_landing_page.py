@@ -75,6 +75,8 @@ def test_cards_name_faults_with_the_command_that_helps_and_troubled_clusters_com
         assert list(cards) == ["beta", "gamma", "alpha"]
         assert cards["beta"].startswith("beta Job starts: stopped, adapter silent")
         assert "No contact with the adapter since" in cards["beta"]
+        assert re.search(r"Last known free \d of \d cores .* Numbers of .*; not known since", cards["beta"])
+        assert "Last known" not in cards["alpha"]
         assert REMEDIES["adapter"].replace("`", "") in html.unescape(cards["beta"])
         assert re.match(
             r"gamma Job starts: paused: cooling fault since .*\d\d:\d\d.* schedd resume gamma", cards["gamma"]

@@ -353,7 +353,12 @@ def test_standby_daemon_is_not_ready(harness: FederationHarness) -> None:
     harness.app.state.federation = None
     assert harness.client("ann@org").get("/readyz").status_code == 503
     assert harness.client("ann@org").post(HERE, json=JOB).status_code == 503
+    harness.app.state.leader = "head2"
     assert "This daemon is on standby." in harness.client("ann@org").get("/").text
+    assert "head2" not in harness.client("ann@org").get("/").text, "nobody is logged in"
+    visitor = TestClient(harness.app, base_url="http://fed")
+    visitor.post("/login", data={"token": "token-of-ann@org"})
+    assert "<code>head2</code> leads." in visitor.get("/").text
 
 
 def test_page_shows_jobs_and_their_pages_only_to_those_who_may_see_them(harness: FederationHarness) -> None:

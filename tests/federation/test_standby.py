@@ -17,6 +17,7 @@ def test_standby_federation_takes_over_the_log() -> None:
         first, second = FederationLog(url, "north", 2.0), FederationLog(url, "south", 2.0)
         assert first.leadership.try_acquire()
         assert not second.leadership.try_acquire()
+        assert second.read_leader() == "north"
         event = JobSubmitted(job="1", time=5, owner="ann@org", submission={"script": "x"})
         first.append([event])
         first.leadership._stopping.set()  # as if it hung: its lease is not renewed

@@ -11,12 +11,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import httpx2
 import pytest
 
 from schedd.store import Store
 from schedd.store.lease import current_leader
 from tests.store.cluster_simulation import ClusterSimulation, known_jobs
-from tests.store.daemon_processes import DaemonProcess, UnavailableError, unavailability
+from tests.store.daemon_processes import TOKEN, DaemonProcess, UnavailableError, unavailability
 from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.socket_proxy import SocketProxy
@@ -169,6 +170,10 @@ def test_standby_answers_reads_and_refuses_events(pair: DaemonPair) -> None:
     both = [job for job, found in here.items() if found.planned and job in there and there[job].planned]
     assert both
     assert [there[job].promised for job in both] == [here[job].promised for job in both]
+    pages = f"http://127.0.0.1:{second.port}/dashboard/main"
+    for page, words in (("plan", "leader, <code>a</code>."), ("admin", "standby: a leads")):
+        found = httpx2.get(f"{pages}/{page}", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=WAIT_S)
+        assert words in found.text
 
 
 def test_standby_continues_after_leaders_are_killed_or_frozen(

@@ -35,7 +35,7 @@ export class Minimap {
     const ratio = devicePixelRatio || 1;
     this.rows = document.createElement("canvas");
     for (const one of [canvas, this.rows]) [one.width, one.height] = [Math.round(wide * ratio), Math.round(high * ratio)];
-    this.ink = colour("ink");
+    [this.ink, this.back] = [colour("ink"), colour("card")];
     const context = this.rows.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const shades = [0, 1, 2, 3, 4].map((i) => colour(`load${i}`));
@@ -65,10 +65,14 @@ export class Minimap {
     const ratio = canvas.width / Math.max(1, canvas.clientWidth);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const [wide, high] = [canvas.clientWidth, canvas.clientHeight];
-    context.strokeStyle = this.ink;
-    context.lineWidth = 2;
     const [x, y] = [frame.left * wide, frame.top * high];
-    context.strokeRect(x + 1, y + 1, Math.max(4, (frame.right - frame.left) * wide - 2), Math.max(4, (frame.bottom - frame.top) * high - 2));
+    const [across, down] = [Math.max(4, (frame.right - frame.left) * wide - 2), Math.max(4, (frame.bottom - frame.top) * high - 2)];
+    // The frame has a margin in the card's colour: its own is too near to that of full rows in the dark.
+    for (const [ink, broad] of [[this.back, 5], [this.ink, 2]]) {
+      context.strokeStyle = ink;
+      context.lineWidth = broad;
+      context.strokeRect(x + 1, y + 1, across, down);
+    }
   }
 
   at(event) {

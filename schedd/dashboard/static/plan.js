@@ -412,6 +412,7 @@ function dress() {
   chart.glyph("promises").line_color = ink;
   chart.glyph("slack").line_color = ink;
   chart.glyph("use").setv({ fill_color: running, fill_alpha: 0.35 });
+  chart.glyph("use_edge").line_color = running;
   chart.glyph("capacity").line_color = edge;
   if (plan) { draw(); map.paint(); }
 }

@@ -133,7 +133,9 @@ def create_app(
     federation_users: FederationUsers | None = None,
     request_rate: float = 0.0,
 ) -> FastAPI:
-    """The application; its ``state.federation`` is set when this daemon leads."""
+    """The application; its ``state.federation`` is set when this daemon leads, ``state.leader`` while another
+    one does.
+    """
     app = FastAPIOffline(
         title="schedd federation",
         description=_DESCRIPTION,
@@ -143,6 +145,7 @@ def create_app(
     )
     app.state.federation = None
     app.state.settings_trouble = ""
+    app.state.leader = ""
     app.state.tokens = tokens
     app.state.federation_users = federation_users
     app.state.request_rate = request_rate

@@ -154,13 +154,14 @@ def _lead_federation(
     peers: list[ClusterWorker] = []
     garbage = GarbageCollectorTuning()
     try:
-        said = False
         while not log.leadership.try_acquire():
-            if not said:
-                _log.info("standing by: another daemon leads")
-                said = True
+            leader = log.read_leader()
+            if app.state.leader != leader:
+                _log.info("standing by: another daemon leads", leader=leader)
+                app.state.leader = leader
             if stopping.wait(_POLL_S):
                 return
+        app.state.leader = ""
         federation = FederationState(settings, log, own, clock)
         garbage.begin()  # the records of all jobs: a thorough look would hold up every decision
         _log.info(

@@ -205,6 +205,8 @@ class DaemonStore:
         self.opened = threading.Event()
         self.election_tried = threading.Event()
         """Set after the first attempt to lead: this daemon leads, or another one."""
+        self.followed_leader = ""
+        """The daemon that leads while this one stands by, as last read; empty if none is known."""
         self._stopping = threading.Event()
         self._watermarks: dict[str, LogWatermarkFile] = {}
         self._thread: SupervisedThread | None = None
@@ -322,11 +324,12 @@ class DaemonStore:
                 try:
                     if lead.try_acquire():
                         _log.info("leading", term=lead.term)
+                        self.followed_leader = ""
                         for planner in planners:
                             planner.step_up()
                         said = ""
                     else:
-                        who = self.leader
+                        who = self.followed_leader = self._read_leader()
                         if who != said:
                             _log.info("standing by", leader=who)
                             said = who
@@ -337,9 +340,8 @@ class DaemonStore:
                     self.election_tried.set()
             self._stopping.wait(_TRY_S if not lead.lost_reason else 0.05)
 
-    @property
-    def leader(self) -> str:
-        """The leading daemon by the database; empty if there is none or the database does not answer."""
+    def _read_leader(self) -> str:
+        """Return the leading daemon by the database; empty if there is none or it does not answer."""
         try:
             found = self.store.leader()
         except StoreError:

@@ -159,6 +159,8 @@ def _job_start_state(loop: PlanLoop) -> JobStartState:
         )
     if published.foreign:
         return _stopped(loop, "stopped, another scheduler starts jobs", published.foreign, "foreign")
+    if "the clock was set back" in published.stale:
+        return _stopped(loop, "stopped until the plan is rebuilt", published.stale, "clock")
     if published.stale and published.stale != loop.failing:
         return _stopped(loop, "stopped, server state unknown", published.stale, "snapshot")
     if published.halted and not published.server.scheduling:
@@ -193,6 +195,8 @@ def _remedy(kind: str, text: str) -> str:
         return "`systemctl restart schedd`"
     if kind == "database" and text.startswith("sqlite"):
         return _DATABASE_FILE
+    if kind == "clock" and "was set back" in text:
+        return f"`chronyc tracking`; if the plan is not back within minutes, {_ADAPTER_LOG}"
     if kind == "log" and text.startswith("the planner's state was rebuilt"):
         return f"nothing after an upgrade; else {_DAEMON_LOG}"
     if kind == "adapter" and ADAPTER_REFUSED in text:

@@ -99,7 +99,8 @@ def _show_federation(request: Request) -> Response:
     federation: FederationState | None = request.app.state.federation
     viewer = _find_viewer(request)
     if federation is None:
-        return _render(request, "federation", viewer, name="", leads=False)
+        leader = request.app.state.leader if viewer is not None else ""  # hosts are not named to everybody
+        return _render(request, "federation", viewer, name="", leads=False, leader=leader)
     rows = list(islice(_visible_jobs(federation, viewer), _MAX_JOBS + 1)) if viewer is not None else []
     shown = sorted(rows[:_MAX_JOBS], key=lambda row: start_key(row, federation.now))
     open_page: _PublicPage = request.app.state.public_page
