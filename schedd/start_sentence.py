@@ -316,6 +316,7 @@ _CAUSE_WORDS: Final[Mapping[str, str]] = {
     "node lost": "a node was lost",
     "overrun ahead": "a job ahead runs longer than planned",
     "run refused": "its start was refused",
+    "server, adapter or daemon outage": "the server, the adapter or the daemon was slow or away",
 }
 """Causes of delays whose names in the API are too short for sentences."""
 

@@ -51,7 +51,8 @@ class KernelPlanningSettings(Section):
     `1h+0.5w` a job with a planned wait of 4 hours is promised to wait at most 7. With `0` no published start
     ever moves back, and priorities and searches can do very little. With `off` jobs have planned starts but
     no
-    promises."""
+    promises. Priorities and searches leave `end_allowance` of it, or a quarter of a fixed time, to late ends
+    and starts of jobs ahead."""
     alone: bool = True
     """In the mode `scheduler`, stop starting jobs when another scheduler seems to start jobs, too."""
     alone_starts: int = Field(default=3, ge=1, le=100_000)

@@ -50,7 +50,7 @@ def test_higher_priority_displaces_jobs_within_their_promises() -> None:
 
 
 def test_no_job_is_delayed_past_its_promise() -> None:
-    cluster = cluster_with(WISH, slack=100)
+    cluster = cluster_with(WISH, slack=100, end_allowance=0)
     for job in "1234":
         cluster.submit(job)
     cluster.submit("5", walltime=150, priority=10)

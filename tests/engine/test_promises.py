@@ -60,13 +60,64 @@ def test_it_is_broken_when_its_moment_has_passed_and_the_new_start_is_promised_t
 
 def test_while_at_risk_only_an_allowed_cause_takes_it_further() -> None:
     """A job of higher priority may delay it only to its postponed start plus slack."""
-    cluster = Cluster(slack=0, site={"weights": {"priority": 1.0}})
+    cluster = Cluster(slack=0, site={"priority": {"wish": 1.0}})
     cluster.submit("1")
     cluster.submit("2")
     cluster.reserve("r", "n1", start=100, end=400)
     assert (cluster.start("2"), cluster.at_risk("2")) == (400, Cause.RESERVATION)
     cluster.submit("3", priority=1000)
     assert (cluster.start("2"), cluster.start("3")) == (400, 500)
+
+
+def cluster_with_job_at_risk(slack: int) -> Cluster:
+    """Job 1 holds its node a minute longer than planned: job 2 is planned ten seconds after its promise."""
+    cluster = Cluster(slack=slack, end_allowance=0, site={"priority": {"wish": 1.0}})
+    cluster.submit("1", runtime=155)
+    cluster.submit("2")
+    state, record = cluster.engine.state, cluster.record("2")
+    state.promise[record.slot] = state.bound[record.slot] = T + 150
+    cluster.at(100)
+    assert (cluster.start("2"), cluster.at_risk("2")) == (160, Cause.OVERRUN)
+    return cluster
+
+
+def test_a_job_at_risk_is_not_delayed_by_the_plan_itself_whatever_the_slack() -> None:
+    """Bound to its late start plus slack, it was delayed by all the slack for a job of higher priority, and
+    its breach was put down to the overrun of a minute.
+    """
+    cluster = cluster_with_job_at_risk(slack=3600)
+    cluster.submit("3", walltime=1000, priority=1000)
+    assert (cluster.start("2"), cluster.start("3")) == (160, 260)
+    cluster.at(160)
+    assert (cluster.runs("2"), cluster.breaches("2")) == ([155], [Cause.OVERRUN])
+
+
+def test_a_job_at_risk_is_bound_to_its_present_start_and_not_to_the_latest_that_it_had() -> None:
+    cluster = cluster_with_promised_job(slack=1000, site={"priority": {"wish": 1.0}})
+    cluster.reserve("r", "n1", start=100, end=4000)
+    cluster.reserve("r", "n1", start=100, end=1200)
+    assert (cluster.start("2"), cluster.at_risk("2")) == (1200, Cause.RESERVATION)
+    cluster.submit("3", walltime=1000, priority=1000)
+    assert (cluster.start("2"), cluster.start("3")) == (1200, 1300)
+
+
+@pytest.mark.parametrize(
+    ("slack", "before_it"), [("1000", 88), ("240", 18), ("0.001w+1000", 88), ("40", 3), ("3", 0)]
+)
+def test_the_plan_itself_keeps_a_margin_before_a_promise_for_late_ends_and_starts(
+    slack: str, before_it: int
+) -> None:
+    """Searches and priorities used the slack to its last second; then each job that was ended at its walltime
+    broke promises.
+    """
+    settings = {"slack": slack, "end_allowance": 120, "site": {"priority": {"wish": 1.0}}}
+    cluster = Cluster(**settings)
+    cluster.submit("1")
+    cluster.submit("2")
+    for number in range(100):
+        cluster.submit(f"p{number}", walltime=10, priority=1000)
+    assert ((cluster.start("2") or 0) - 100) // 10 == before_it
+    assert cluster.breaches("2") == []
 
 
 def test_job_without_a_start_is_at_risk_and_gets_a_new_promise_with_its_next_start() -> None:

@@ -35,7 +35,7 @@ class EngineColumns:
 
     promise: Ints = _column(FOREVER)
     bound: Ints = _column(FOREVER)
-    """Latest start that the plan may give: the promise or, at risk, the start that it had to give."""
+    """Latest start that the plan may give of its own accord, before the promise: see ``promises``."""
     published_start: Ints = _column(-1)  # the start published last; -1: none
     published_at: Ints = _column(0)  # when this start was published; later texts with it do not count
     written_at: Ints = _column(0)  # when the job's attributes were written last, with any start

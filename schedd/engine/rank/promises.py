@@ -6,9 +6,10 @@ causes in ``MAY_BREAK`` may move the planned start beyond it: the promise is the
 improves. It is *broken* if the job has not started by then; the start planned at that time (with slack) is
 promised instead.
 
-``state.bound`` is the latest start that the plan may give a job: its promise or, while that is at risk, the
-start that it had to give plus slack. It limits the delay even of a job with a promise at risk. A component
-may bind a job to an earlier start, until the job moves beyond it.
+``state.bound`` is the latest start that the plan may give a job of its own accord: its promise minus a margin
+for jobs ahead that end or start a little late, or its planned start if that is later. So nothing but a cause
+in ``MAY_BREAK`` delays a job whose promise is at risk. A component may bind a job to an earlier start, until
+the job moves beyond it.
 """
 
 from collections.abc import Mapping
@@ -56,7 +57,8 @@ def record_moves(
         state.update_due[slots] = np.where(new < 0, state.update_due[slots] | due, due)
         state.updates_marked = True
     promised = state.promise[slots]
-    matters = (new > promised) | (new < 0) | (old > promised) | (old < 0)
+    near = promised - state.settings.end_allowance  # the margin is at most that
+    matters = (new > near) | (new < 0) | (old > near) | (old < 0)
     hit = np.flatnonzero(((promised < FOREVER) & matters) | (new > state.bound[slots]))
     for i in hit.tolist():
         _judge(state, changes, int(slots[i]), int(promised[i]), int(old[i]), int(new[i]))
@@ -86,7 +88,8 @@ def record_move(
         state.update_due[slot] = due or (new < 0 and bool(state.update_due[slot]))
         state.updates_marked |= due
     promised = int(state.promise[slot])
-    matters = new > promised or new < 0 or old > promised or old < 0
+    near = promised - state.settings.end_allowance
+    matters = new > near or new < 0 or old > near or old < 0
     if (promised < FOREVER and matters) or new > state.bound[slot]:
         _judge(state, changes, slot, promised, old, new)
 
@@ -124,12 +127,14 @@ def record_plan_moves(state: EngineState, event: str, cause: Cause, words: str, 
 def _judge(
     state: EngineState, changes: ChangeSet, slot: int, promised: int, before: int, planned: int
 ) -> None:
-    """A promised job lost its start, got one back, or moved to or from beyond its promise."""
+    """A job lost its start or got one back, or moved beyond its bound, or to or from about its promise."""
     record = state.by_slot[slot]
     if record is None:
         return
     if 0 <= planned <= promised:  # it can be kept, perhaps again
-        state.bound[slot] = promised
+        own = _own_bound(state, record, planned)
+        beyond = planned > state.bound[slot]
+        state.bound[slot] = own if beyond else min(own, int(state.bound[slot]))
         if record.lost is not None or record.risk is not None:
             state.store_record(apply_step(record, Step.RISKED, lost=None, risk=None))
         return
@@ -138,8 +143,8 @@ def _judge(
         cause = halt_cause(state)  # its moment went by before this: it was not started in time
     if state.settings.validate_ and cause not in MAY_BREAK and (planned > bound or planned < 0):
         raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {bound} to {planned}")
-    if planned > bound:
-        state.bound[slot] = _latest(state, slot, planned)
+    if planned >= 0:
+        state.bound[slot] = planned
     risk = record.risk or Risk(state.now, changes.event, cause)
     state.store_record(apply_step(record, Step.RISKED, lost=cause if planned < 0 else None, risk=risk))
 
@@ -164,7 +169,8 @@ def break_overdue_promises(state: EngineState, event: str) -> None:
             if start >= 0:
                 # The start of an overdue job is unknown; its place is moved on by then.
                 soonest = start if start > state.now else state.now + state.lateness
-                state.promise[slot] = state.bound[slot] = _latest(state, slot, soonest)
+                state.promise[slot] = _latest(state, slot, soonest)
+                _bind(state, record, soonest)
             else:  # the next start is promised again
                 state.promise[slot] = state.bound[slot] = FOREVER
 
@@ -251,18 +257,43 @@ def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
     guaranteed = guaranteed_start(state, record, start)
     record = state.records[record.id]
     if state.promise[slot] < FOREVER:
-        bring_promise_forward(state, slot, guaranteed)
+        state.promise[slot] = min(int(state.promise[slot]), guaranteed)
+        state.bound[slot] = min(int(state.bound[slot]), _own_bound(state, record, start))
         return
-    state.promise[slot] = state.bound[slot] = min(slack_start(state, slot, start), guaranteed)
+    state.promise[slot] = min(slack_start(state, slot, start), guaranteed)
+    _bind(state, record, start)
     weak = bool(state.assumed) and _follows_assumed_walltime(state, slot)
     if weak != record.weak:
         state.store_record(apply_step(record, Step.PROMISED, weak=weak))
 
 
-def bring_promise_forward(state: EngineState, slot: int, latest: int) -> None:
-    """Promise that a job starts at ``latest`` at the latest; an earlier promise stays."""
-    state.promise[slot] = min(int(state.promise[slot]), latest)
-    state.bound[slot] = min(int(state.bound[slot]), latest)
+def loosen_bound(state: EngineState, record: JobRecord) -> None:
+    """Bind a job that a component bound to an earlier start only by its promise."""
+    slot = record.slot
+    own = _own_bound(state, record, state.plan.start(slot))
+    state.bound[slot] = max(int(state.bound[slot]), own)
+
+
+def _bind(state: EngineState, record: JobRecord, planned: int) -> None:
+    """Bind a job that is planned to start at ``planned`` (-1: it is not planned) by its promise."""
+    state.bound[record.slot] = _own_bound(state, record, planned)
+
+
+def _own_bound(state: EngineState, record: JobRecord, planned: int) -> int:
+    """Return the latest start that the plan may give a job by its promise.
+
+    It lies before the promise by the end allowance, or a quarter of a shorter slack: a job ahead that is
+    ended at its walltime ends some seconds later, and each start takes seconds. Without this margin a search
+    uses up all slack, and these seconds break the promise.
+    """
+    promised = int(state.promise[record.slot])
+    if promised >= FOREVER:
+        return promised
+    slack = queue_slack(state.settings, record.facts.queue)
+    margin = state.settings.end_allowance
+    if not slack.share:
+        margin = min(margin, slack.seconds // 4)
+    return max(planned, promised - margin)
 
 
 def _latest(state: EngineState, slot: int, planned: int) -> int:
@@ -303,7 +334,8 @@ def restore_promises(state: EngineState, found: Mapping[str, CarriedJob], event:
         ended = record.ended is not None and record.ended.time > kept.eligible_since
         if record.phase is not Phase.RUNNING and (record.eligible_since < 0 or ended):
             continue
-        state.promise[record.slot] = state.bound[record.slot] = kept.promised
+        state.promise[record.slot] = kept.promised
+        _bind(state, record, state.plan.start(record.slot))
         record = apply_step(record, Step.BROKEN, breaches=kept.breaches)
         if record.weak != kept.weak and record.phase is Phase.WAITING:
             record = apply_step(record, Step.PROMISED, weak=kept.weak)
@@ -321,10 +353,11 @@ def judge_restored(state: EngineState, record: JobRecord, event: str) -> None:
         return
     start = state.plan.start(slot)
     if 0 <= start <= state.promise[slot]:
+        _bind(state, record, start)
         state.store_record(apply_step(record, Step.RISKED, lost=None, risk=None))
         return
     if start >= 0:
-        state.bound[slot] = _latest(state, slot, start)
+        state.bound[slot] = start
     lost = Cause.OUTAGE if start < 0 else None
     risk = record.risk or Risk(state.now, event, Cause.OUTAGE)
     state.store_record(apply_step(record, Step.RISKED, lost=lost, risk=risk))

@@ -62,7 +62,7 @@ class PlanSnapshot:
     server: ServerFacts
     plan: PlanReadView
     promise: Ints
-    bound: Ints  # by slot: the latest start that the plan may give; at most the promise
+    bound: Ints  # by slot: the latest start that the plan may give of its own accord
     published_start: Ints  # published start of each job: see `schedd.engine.facts.displayed_start`
     expected: Ints
     expected_by: Ints

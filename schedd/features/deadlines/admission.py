@@ -12,7 +12,7 @@ import numpy as np
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.rank.promises import make_promise, note_replaced_promise, slack_start
+from schedd.engine.rank.promises import loosen_bound, make_promise, note_replaced_promise, slack_start
 from schedd.features.deadlines.lost import follow_settings
 from schedd.features.deadlines.settings import DeadlineSettings
 from schedd.features.deadlines.state import AcceptedDeadline, DeadlinesState, deadlines_state
@@ -65,7 +65,7 @@ def _restore_promise(state: EngineState, record: JobRecord, known: AcceptedDeadl
     if known.promised_before > state.promise[slot]:
         note_replaced_promise(state, record, state.at_event, "its deadline was altered")
     state.promise[slot] = max(int(state.promise[slot]), known.promised_before)
-    state.bound[slot] = max(int(state.bound[slot]), int(state.promise[slot]))
+    loosen_bound(state, record)
     present = state.records[record.id]
     if present.risk is not None and 0 <= planned <= state.promise[slot]:
         state.store_record(apply_step(present, Step.RISKED, lost=None, risk=None))
@@ -104,8 +104,8 @@ def guarantee_met_deadlines(state: EngineState, _event: str) -> None:
     slots = slots[np.argsort(plan.starts(slots), kind="stable")]
     latest = state.due_by[slots] - plan.jobs.durations[slots] - state.site.part(DeadlineSettings).margin
     met = plan.starts(slots) <= latest
-    # The bound of an accepted job that was delayed beyond its latest start is later than that.
-    loose = latest < state.bound[slots]
+    # The promise of an accepted job whose guarantee was broken is later than that.
+    loose = latest < state.promise[slots]
     for slot, without_guarantee in zip(slots[met].tolist(), loose[met].tolist(), strict=True):
         record = state.by_slot[slot]
         if record is None or record.phase is not Phase.WAITING:

@@ -7,7 +7,7 @@ from typing import Final
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import displace_for, move_later, ready_time, replan, replan_displaced
-from schedd.engine.rank.promises import record_move
+from schedd.engine.rank.promises import loosen_bound, record_move
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.features.preemption.candidates import (
     earliest_preemption,
@@ -214,7 +214,7 @@ def restore_victims(state: EngineState, one: PlannedPreemption, event: str, word
     record = state.records.get(one.preemptor)
     if record is not None and record.slot >= 0:
         slot = record.slot
-        state.bound[slot] = max(int(state.bound[slot]), int(state.promise[slot]))
+        loosen_bound(state, record)
         if record.phase in (Phase.WAITING, Phase.BLOCKED) and state.plan.state(slot) == PLANNED:
             state.plan.set_ready(slot, ready_time(state, record))
     _drop_blocks(state, one)

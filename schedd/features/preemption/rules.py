@@ -11,7 +11,7 @@ from typing import Final
 from schedd.engine.component.hook_values import PreemptedRun
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.rank.promises import record_move, record_new_places
+from schedd.engine.rank.promises import loosen_bound, record_move, record_new_places
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.preemption.candidates import (
@@ -70,7 +70,7 @@ def note_preemptor(state: EngineState, record: JobRecord) -> None:
     if not settings.preemptors.is_empty and is_preemptor(state, settings, record.facts):
         part.waiting[record.id] = None
         if record.slot >= 0:  # an earlier place may have bound it
-            state.bound[record.slot] = max(int(state.bound[record.slot]), int(state.promise[record.slot]))
+            loosen_bound(state, record)
 
 
 def idle_hooks(state: EngineState) -> tuple[str, ...]:

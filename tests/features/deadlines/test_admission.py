@@ -53,17 +53,17 @@ def test_accepted_refused_and_missed_deadlines_are_told_apart() -> None:
 def test_newcomers_of_higher_priority_do_not_delay_an_accepted_job_past_its_latest_start() -> None:
     weights = {"priority": {"wish": 1.0}}
     cluster = busy_cluster(site=weights)
-    cluster.submit("1", walltime=1000, resources=deadline_in(2400))
+    cluster.submit("1", walltime=1000, resources=deadline_in(2500))
     for job in "abcdefgh":
         cluster.submit(job, walltime=300, priority=100)
     assert cluster.start("1") == 1300, "one of them fits before it"
     cluster.at(6000)
     assert cluster.runs("1") == [1300]
     without = busy_cluster(site={**weights, "deadlines": {"admission": False}})
-    without.submit("1", walltime=1000, resources=deadline_in(2400))
+    without.submit("1", walltime=1000, resources=deadline_in(2500))
     for job in "abcdefgh":
         without.submit(job, walltime=300, priority=100)
-    assert without.start("1") == 3400, "it ends 2,000 s after its deadline"
+    assert without.start("1") == 3400, "it ends 1,900 s after its deadline"
 
 
 def test_the_offered_deadline_is_accepted_by_qalter() -> None:
