@@ -16,6 +16,7 @@ from schedd.wire import JobFacts, StartsExpected
 _MIN_OUTCOMES: Final = 100  # number of outcomes below which the accuracy of expected starts is not judged
 _COVERAGE_BOUNDS: Final = (0.80, 0.97)
 """P90 should cover 90 % of the jobs; outside these bounds an alert is raised."""
+_CLOSE_S: Final = 60  # a forecast this close before the earliest start stays
 _LATEST_MOVES: Final = 3  # latest changes of the plan among which is the move of a late job to the present
 
 
@@ -82,6 +83,11 @@ def _follow_job(
         predictor.withdraw_dispatch(job)
     if ran:
         predictor.learner.record_requeue(job, now)
+    if record.phase is Phase.WAITING and record.slot >= 0:
+        # A refusal, or a new begin: the forecast did not know it.
+        earliest = max(record.facts.not_before or 0, record.back_off.until)
+        if earliest > now and 0 <= state.expected[record.slot] < earliest - _CLOSE_S:
+            _discard_expected_start(state, record)
     if record.phase is Phase.BLOCKED and (before is None or before.phase is not Phase.BLOCKED):
         predictor.discard_estimates(job)
         _discard_expected_start(state, record)

@@ -10,7 +10,7 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
 from schedd.features.prediction.state import find_predictor
 from schedd.predict import CalibratedStart, RunTimePredictor
-from schedd.wire import ExpectedFacts, ShareFacts, StartsExpected
+from schedd.wire import ExpectedFacts, Run, ShareFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
 
 HOUR = 3600
@@ -219,6 +219,20 @@ def test_calibration_uses_the_published_p90_of_the_samples() -> None:
     kept = cluster.outlook.calibrations["submission"].estimates
     assert kept["b"].base == pytest.approx(math.log(6_000 * 1_000) / 2)
     assert kept["c"].base == pytest.approx(math.log(6_000))
+
+
+def test_forecast_from_before_a_refusal_is_discarded() -> None:
+    cluster = Foreseen(refusal_wait=300)
+    queue_of(cluster, "a", "b")
+    now = cluster.server.now
+    told = ExpectedFacts("b", now + 60, now + 900, now + HOUR, "submission")
+    cluster.send(StartsExpected(id="x", time=now, jobs=(told,)))
+    cluster.obeys = False
+    cluster.at(60)
+    run = next(one for one in reversed(cluster.decisions) if isinstance(one, Run) and one.job_id == "b")
+    cluster.send(*cluster.server.refuse(run, 15043, "no"))
+    assert cluster.view("b").expected_start is None
+    assert cluster.view("b").planned_start == T + 60 + 300
 
 
 def test_estimates_of_jobs_that_do_not_wait_are_ignored() -> None:
