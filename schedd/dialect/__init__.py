@@ -3,7 +3,7 @@
 Both families of servers. The meaning of requests is specified in ``docs/reference/requests.md``.
 """
 
-from schedd.dialect.depend import Condition, Until, conditions
+from schedd.dialect.depend import Condition, Until, conditions, own_conditions
 from schedd.dialect.errors import RequestError
 from schedd.dialect.family import (
     DIALECTS,
@@ -44,6 +44,7 @@ __all__ = [
     "is_shrinkable",
     "node_kinds",
     "openpbs_select",
+    "own_conditions",
     "parse_openpbs",
     "parse_size",
     "parse_torque",

@@ -51,3 +51,8 @@ def conditions(depend: str) -> Iterator[Condition]:
             until = _WORDS.get(word, Until.OTHER)
             for job in jobs.split(":") if jobs else [""]:
                 yield Condition(until, job.partition("@")[0], word)
+
+
+def own_conditions(depend: str) -> str:
+    """Return the text without conditions that let other jobs wait for this one: servers add these."""
+    return ",".join([part for part in depend.split(",") if not part.strip().startswith("before")])

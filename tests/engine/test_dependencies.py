@@ -70,7 +70,9 @@ def test_overrun_moves_dependent_jobs() -> None:
 def test_dependent_job_is_planned_when_its_dependency_gets_a_start() -> None:
     cluster = Cluster(nodes=2)
     chained(cluster, "2", "afterok:1")
-    assert cluster.view("2").why == "waiting for its dependency afterok:1"
+    assert (
+        cluster.view("2").why == "waiting for its dependency afterok:1; job 1 is over or not of this cluster"
+    )
     cluster.submit("1", state="H", holds="u")
     assert cluster.view("2").why == "waiting for job 1 (afterok), which waits for a user hold"
     cluster.send(*cluster.server.release("1"))
@@ -92,7 +94,7 @@ def test_a_job_waits_for_all_jobs_of_an_array() -> None:
         ("on:2", "waiting for its dependency on:2"),
         ("synccount:2", "waiting for its dependency synccount, which is not supported"),
         ("syncwith:1", "waiting for its dependency syncwith, which is not supported"),
-        ("afterok:7", "waiting for its dependency afterok:7"),
+        ("afterok:7", "waiting for its dependency afterok:7; job 7 is over or not of this cluster"),
     ],
 )
 def test_unplannable_dependency_is_named(depend: str, words: str) -> None:
@@ -152,7 +154,9 @@ def test_job_with_an_unreleased_dependency_gives_up_its_placement() -> None:
     cluster.at(159)
     assert cluster.start("2") == 100
     cluster.at(170)
-    assert cluster.view("2").why == "waiting for its dependency afterok:1"
+    assert (
+        cluster.view("2").why == "waiting for its dependency afterok:1; job 1 is over or not of this cluster"
+    )
     assert cluster.runs("3") == [160]
 
 

@@ -90,7 +90,12 @@ def test_a_held_job_has_neither_start_nor_promise_until_it_is_released() -> None
     ("changes", "kind", "words"),
     [
         ({"state": "H", "holds": "uo"}, "hold", "a user hold and an operator hold"),
-        ({"state": "H", "holds": "s", "depend": "afterok:9"}, "dependency", "its dependency afterok:9"),
+        (
+            {"state": "H", "holds": "s", "depend": "afterok:9"},
+            "dependency",
+            "its dependency afterok:9; job 9 is over or not of this cluster",
+        ),
+        ({"state": "H", "holds": "u", "depend": "beforeok:9"}, "hold", "a user hold"),
         ({"state": "W"}, "hold", "the server, which keeps it in state W"),
         ({"state": "T"}, "server", "the server, which keeps it in state T"),
         ({"queue": "off"}, "queue", "queue off, which is stopped"),

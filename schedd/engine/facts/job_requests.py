@@ -14,6 +14,7 @@ from schedd.dialect import (
     holds_in,
     is_shrinkable,
     node_kinds,
+    own_conditions,
     parse_walltime,
 )
 from schedd.dialect.moldable import CHOSEN
@@ -392,8 +393,8 @@ def waiting_reasons(facts: JobFacts, stopped: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     holds = holds_in(facts.holds)
     if (facts.state == "H" or holds) and not slot_limited(facts):
-        if facts.depend:  # it is a system hold for the server, which lifts it
-            found.append(("dependency", f"its dependency {facts.depend}"))
+        if depend := own_conditions(facts.depend):  # it is a system hold for the server, which lifts it
+            found.append(("dependency", f"its dependency {depend}"))
             holds = tuple(hold for hold in holds if hold is not Hold.SYSTEM)
         found += [("hold", hold.value) for hold in holds if hold is not Hold.OTHER]
         if not found:

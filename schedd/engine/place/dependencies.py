@@ -9,7 +9,7 @@ promise. Plannable are ``after``, ``afterok`` and ``afterany`` on jobs (and arra
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from schedd.dialect import Hold, Until, conditions, holds_in
+from schedd.dialect import Hold, Until, conditions, holds_in, own_conditions
 from schedd.engine.facts.records import DependencyLink, JobRecord, Phase
 from schedd.model import WaitingFor
 from schedd.plan.columns import PLANNED, Ints
@@ -30,7 +30,7 @@ def find_dependencies(state: "EngineState", record: JobRecord) -> tuple[Dependen
         if condition.until is Until.UNSUPPORTED:
             return WaitingFor("dependency", f"its dependency {condition.word}, which is not supported")
         if condition.until not in _PLANNED:
-            return WaitingFor("dependency", f"its dependency {facts.depend}")
+            return WaitingFor("dependency", f"its dependency {own_conditions(facts.depend)}")
     links = tuple(parse_dependencies(facts.depend))
     circle = _circle(state, record.id, links)
     if circle:
@@ -38,7 +38,8 @@ def find_dependencies(state: "EngineState", record: JobRecord) -> tuple[Dependen
     for link in links:
         found = _jobs(state, link)
         if not found:
-            return WaitingFor("dependency", f"its dependency {facts.depend}")
+            which = f"its dependency {own_conditions(facts.depend)}"
+            return WaitingFor("dependency", f"{which}; job {link.job} is over or not of this cluster")
         for one in found:
             if met_at(state, link.kind, one) is None:
                 waits = one.answer.what if isinstance(one.answer, WaitingFor) else ""
