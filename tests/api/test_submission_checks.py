@@ -108,6 +108,37 @@ def test_a_what_if_reports_all_reasons_for_a_refusal(busy_cluster: TestClient, u
     assert check_submission(busy_cluster, queue="gold", owner="eve")["refusals"]
 
 
+@pytest.mark.parametrize(
+    ("request_list", "refusals"),
+    [
+        ("select=2:ncpus=1:mem=32gb:gpu_share=2", []),
+        (
+            "select=2:ncpus=1:mem=32gb:gpu_share=2+1:ncpus=1:mem=1gb:gpu_share=1",
+            [
+                "gpu_share=5, and queue gold has resources_max.gpu_share = 4",
+                "mem=65gb, and queue gold has resources_max.mem = 64gb",
+            ],
+        ),
+        ("select=1:ncpus=1,min_walltime=600,max_walltime=1200", []),
+        (
+            "select=1:ncpus=1,min_walltime=1:00:00,max_walltime=0:30:00",
+            ["min_walltime=1:00:00 is greater than max_walltime=0:30:00"],
+        ),
+        ("select=1:ncpus=1,max_walltime=1200", ["max_walltime=1200 without a min_walltime"]),
+    ],
+)
+def test_openpbs_adds_up_what_chunks_request_and_checks_ranges_of_walltimes(
+    busy_cluster: TestClient, user: TestClient, request_list: str, refusals: list[str]
+) -> None:
+    limits = {"resources_max.mem": "64gb", "resources_max.gpu_share": "4"}
+    post(
+        busy_cluster,
+        queue("gold", limits=limits),
+        {"type": "server_changed", "server": {"family": "openpbs"}},
+    )
+    assert check_submission(user, queue="gold", request=request_list)["refusals"] == refusals
+
+
 def test_queued_jobs_are_read_once_for_all_variants_and_destinations(
     busy_cluster: TestClient, loop: PlanLoop
 ) -> None:

@@ -6,11 +6,14 @@ accepts it. All reasons for a refusal are reported, not only the first.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
-from schedd.dialect.units import TIME_RESOURCES, resembles_amount
+from schedd.dialect.selectspec import parse_select
+from schedd.dialect.span import Span
+from schedd.dialect.units import TIME_RESOURCES, format_size, resembles_amount
 from schedd.model import Request
 from schedd.service.questions.submission_checks import (
     Submission,
@@ -19,6 +22,7 @@ from schedd.service.questions.submission_checks import (
     queued_limit_refusals,
     server_refusals,
     uncertain_access,
+    walltime_range_refusals,
 )
 from schedd.wire import JobFacts, QueueFacts, ServerFacts
 
@@ -68,7 +72,7 @@ def admit(submission: Submission, queues: Mapping[str, QueueFacts], server: Serv
         notes.append(f"no queue is named: the server puts it into {name}")
     elif not name and queues and default:
         notes.append(f"the server's default queue {default} is not known here")
-    refused = list(server_refusals(submission, server))
+    refused = [*server_refusals(submission, server), *walltime_range_refusals(submission, server)]
     if not name or not queues:
         refused += _limit_refusals(submission, None, server)
         return Admission(facts, tuple(refused), tuple(notes))
@@ -174,14 +178,31 @@ def _counts(request: Request | None, resources: Mapping[str, str]) -> dict[str, 
     if request is None:
         return {}
     chunks = request.chunks
-    found = {"nodect": sum(chunk.count for chunk in chunks)}
-    cores = sum(chunk.count * chunk.cpus for chunk in chunks)
-    if "select" in resources or "schedselect" in resources:
-        found["ncpus"] = cores
-        found["ngpus"] = sum(chunk.count * chunk.gpus for chunk in chunks)
-    else:
-        found["procct"] = cores
-    return {name: str(number) for name, number in found.items()}
+    found = {"nodect": str(sum(chunk.count for chunk in chunks))}
+    cores = str(sum(chunk.count * chunk.cpus for chunk in chunks))
+    select = resources.get("select") or resources.get("schedselect")
+    if select is None:
+        return {**found, "procct": cores}
+    gpus = str(sum(chunk.count * chunk.gpus for chunk in chunks))
+    return {**_chunk_sums(select), **found, "ncpus": cores, "ngpus": gpus}
+
+
+def _chunk_sums(select: str) -> dict[str, str]:
+    """Return the sums of the numbers and sizes that all chunks request."""
+    sizes: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    with suppress(RequestError):
+        for chunk in parse_select(Span.from_text(select)):
+            for name, value in chunk.resources:
+                text = str(value)
+                if text.isdecimal():
+                    numbers[name] = numbers.get(name, 0) + chunk.count * int(text)
+                elif resembles_amount(text):
+                    sizes[name] = sizes.get(name, 0) + chunk.count * parse_size(text)
+    return {
+        **{name: str(number) for name, number in numbers.items()},
+        **{name: format_size(size) for name, size in sizes.items()},
+    }
 
 
 def _difference(name: str, text: str, limit: str) -> float | None:

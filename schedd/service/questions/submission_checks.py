@@ -1,9 +1,11 @@
 """Reasons why a server refuses a submission to a queue: access lists, kinds of jobs, queued jobs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from schedd.dialect import RequestError, parse_walltime
 from schedd.dialect.access_list import admits_group, admits_host, admits_user, is_true
 from schedd.dialect.array_request import ArrayRequest
 from schedd.engine import JobRecord, ParsedRequest, make_claim
@@ -212,6 +214,22 @@ def array_refusals(one: Submission, queue: QueueFacts | None, server: ServerFact
                 if amount is not None and most.isdecimal() and amount > int(most):
                     has = f"{amount} {word}" if word == "subjobs" else f"{word} {amount}"
                     yield f"{has}, and {whose} has {name} = {most}"
+
+
+def walltime_range_refusals(one: Submission, server: ServerFacts) -> Iterator[str]:
+    """Yield what OpenPBS refuses of a range of walltimes (shrink to fit)."""
+    wanted = one.facts.resources
+    least, most = wanted.get("min_walltime"), wanted.get("max_walltime")
+    if server.family != "openpbs" or least is most is None:
+        return
+    if least is None:
+        yield f"max_walltime={most} without a min_walltime"
+        return
+    if one.is_array:
+        yield f"min_walltime={least} of a job array"
+    with suppress(RequestError):
+        if most is not None and parse_walltime(least) > parse_walltime(most):
+            yield f"min_walltime={least} is greater than max_walltime={most}"
 
 
 def queued_limit_refusals(one: Submission, queue: QueueFacts | None, server: ServerFacts) -> Iterator[str]:
