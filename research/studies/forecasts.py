@@ -130,9 +130,33 @@ def _page(rows: Sequence[dict[str, Any]], picture: str) -> str:
             shares = f"{100 * one['predicted']:.1f} | {100 * one['observed']:.1f}"
             lines.append(f"| {row['log']} | {between} | {one['count']:,} | {shares} | |")
         lines.append(f"| {row['log']} | all | {jobs:,} | | | {100 * gap:.1f} |")
+    lines += _accepted(planned)
     return "\n".join(
         (*lines, "", f"![Predicted and observed shares of jobs that end in time]({picture})", "")
     )
+
+
+def _accepted(planned: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the table of deadlines that were accepted with a requested probability."""
+    of_all = [row.get("expected_deadlines") or () for row in planned]
+    required = sorted({one["required"] for of_log in of_all for one in of_log})
+    if not required:
+        return []
+    words = (
+        "Admission by probability, in the mode `repair`: the share of jobs that ended by the earliest "
+        "deadline that was accepted with the requested probability."
+    )
+    lines = [
+        "",
+        words,
+        "",
+        "| log | " + " | ".join(f"{100 * one:g} %" for one in required) + " |",
+        "|---|" + "--:|" * len(required),
+    ]
+    for row, of_log in zip(planned, of_all, strict=True):
+        met = {one["required"]: f"{100 * one['met']:.1f}" for one in of_log}
+        lines.append(f"| {row['log']} | " + " | ".join(met.get(one, "-") for one in required) + " |")
+    return lines
 
 
 def _start_figures(row: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 Each waiting job is forecast at submission for a deadline of a drawn probability.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,20 @@ from schedd.predict import (
     probability_bins,
 )
 
+REQUIRED: Final = (0.5, 0.8, 0.9, 0.95)
+"""Probabilities that are requested with a deadline."""
 _GOLDEN: Final = 0.6180339887498949  # its multiples, without their whole part, are spread evenly
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedDeadlines:
+    """Earliest deadlines that are accepted with the probability ``required``: their number, and the share
+    that was met.
+    """
+
+    required: float
+    count: int
+    met: float
 
 
 class EndEstimator:
@@ -28,12 +42,15 @@ class EndEstimator:
         self._deadline = np.full(jobs, -1, np.int64)
         self._raw = np.zeros(jobs)
         self._probability = np.zeros(jobs)
+        self._accepted = np.full((len(REQUIRED), jobs), -1, np.int64)
+        """Earliest deadline with each of the required probabilities."""
         self._end = np.full(jobs, -1, np.int64)
 
-    def estimate_end(self, i: int, state: EngineState, forecast: EndForecast) -> None:
+    def estimate_end(self, i: int, now: int, state: EngineState, forecast: EndForecast) -> None:
         """Forecast the end of a waiting job with the failure rates of its nodes; without failures these are
         0.
         """
+        self._calibration.advance_clock(now)
         rates = failure_rates(state.lives, state.now, state.site.reliability.half_life)
         rate = sum(rates.get(node, 0.0) for node in forecast.nodes)
         deadline = forecast.earliest_deadline((i * _GOLDEN) % 1, rate)
@@ -41,8 +58,12 @@ class EndEstimator:
             return
         raw = forecast.probability(deadline, rate)
         self._deadline[i], self._raw[i] = deadline, raw
-        self._probability[i] = self._calibration.correction.apply(raw)
-        self._calibration.issue(str(i), deadline, raw, float(self._probability[i]))
+        correction = self._calibration.correction
+        self._probability[i] = correction.apply(raw)
+        self._calibration.issue(str(i), now, deadline, raw, float(self._probability[i]))
+        for k, required in enumerate(REQUIRED):
+            earliest = forecast.earliest_deadline(required, rate, correction.apply)
+            self._accepted[k, i] = earliest if earliest is not None else -1
 
     def record_end(self, i: int, now: int, *, killed: bool) -> None:
         """Learn from a job that ended, normally or with its node."""
@@ -57,6 +78,20 @@ class EndEstimator:
         rows = zip(self._deadline, self._raw.tolist(), self._probability.tolist(), met.tolist(), strict=True)
         known = [ProbabilityOutcome(*row[1:]) for row in list(rows)[first:] if row[0] >= 0]
         return probability_bins(known)
+
+    def accepted(self, first: int) -> tuple[AcceptedDeadlines, ...]:
+        """Return the shares of met deadlines of the jobs from number ``first`` on, by required
+        probability.
+        """
+        found = []
+        for required, deadlines in zip(REQUIRED, self._accepted[:, first:], strict=True):
+            known = deadlines >= 0
+            end = self._end[first:][known]
+            met = (end >= 0) & (end <= deadlines[known])
+            found.append(
+                AcceptedDeadlines(required, int(known.sum()), float(met.mean()) if met.size else 0.0)
+            )
+        return tuple(found)
 
 
 def planned_nodes(state: EngineState, slot: int) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from schedd.predict import (
     start_quantiles,
 )
 from schedd.replay.coverage import CoveragePart, by_tenth, by_time, tenths
-from schedd.replay.end_estimates import EndEstimator, planned_nodes
+from schedd.replay.end_estimates import AcceptedDeadlines, EndEstimator, planned_nodes
 from schedd.replay.prepared import Prepared
 
 ESTIMATE_TIMES: Final = ("submission", "half", "hour")
@@ -58,6 +58,7 @@ class StartEstimateFigures:
     expected_months: tuple[CoveragePart, ...] | None = None
     expected_tenths: tuple[CoveragePart, ...] | None = None
     expected_ends: tuple[ProbabilityBin, ...] | None = None
+    expected_deadlines: tuple[AcceptedDeadlines, ...] | None = None
     runtime_p90_coverage: float | None = None
     runtime_median_error_s: float | None = None
 
@@ -168,7 +169,7 @@ class StartEstimator:
                 if horizon == 0:
                     start = StartDistribution.from_samples(moment, samples, expected, FOREVER)
                     forecast = EndForecast.for_waiting_job(start, run_time, planned_nodes(state, slot))
-                    self._ends.estimate_end(i, state, forecast)
+                    self._ends.estimate_end(i, moment, state, forecast)
                 self._asked[horizon, i] = moment
                 self._p50[horizon, i], self._p90[horizon, i] = expected.p50, expected.p90
                 self._planned[horizon, i] = planned
@@ -242,6 +243,7 @@ class StartEstimator:
             expected_tenths=by_tenth(held, users, tenths(users)),
             expected_p50_coverage=_share(start <= p50),
             expected_ends=self._ends.bins(n // 10),
+            expected_deadlines=self._ends.accepted(n // 10),
             expected_error_s=float(error),
             expected_error_ratio=float(error / of_plan) if of_plan > 0 else None,
             expected_sharpness=float(np.median(p90 - submit) / np.median(p50 - submit)),

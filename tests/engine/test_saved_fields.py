@@ -54,7 +54,7 @@ def _predictor() -> RunTimePredictor:
 
 def _calibration() -> ProbabilityCalibration:
     calibration = ProbabilityCalibration()
-    calibration.issue("1", 100, 0.5, 0.6)
+    calibration.issue("1", 7, 100, 0.5, 0.6)
     return calibration
 
 

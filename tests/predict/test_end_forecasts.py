@@ -84,6 +84,23 @@ def test_start_distribution_keeps_the_spread_of_the_samples_below_the_median() -
     assert unknown.early == T + 5
 
 
+def test_jobs_may_start_early_where_all_samples_agree() -> None:
+    """Samples draw run times independently, so a long queue averages them out."""
+    start = StartDistribution.from_samples(
+        T, np.full(9, T + 36_000), CalibratedStart(T + 36_000, T + 36_000), FOREVER
+    )
+    found = start.probability_by(np.array([T + 9_000, T + 18_000, T + 35_999, T + 36_000, T + 37_000]))
+    assert 0 < found[0] < 0.02
+    assert 0.05 < found[1] < 0.15
+    assert found[2] == pytest.approx(0.5, abs=0.01)
+    assert found[4] > 0.98
+
+
+def test_no_start_comes_before_the_requested_one() -> None:
+    start = StartDistribution(T, T + 3_600, T + 3_600, T + 9_000, not_before=T + 3_600)
+    assert start.probability_by(np.array([T + 3_599, T + 3_600])).tolist() == pytest.approx([0, 0.5])
+
+
 def sampled_probability(
     start: StartDistribution, run_time: Prediction, deadline: int, rate: float, draws: int
 ) -> float:

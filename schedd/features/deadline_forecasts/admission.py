@@ -27,7 +27,7 @@ def on_deadlines_forecast(state: EngineState, event: DeadlinesForecast) -> None:
         runs = record.phase is Phase.RUNNING
         if facts.counts and runs is facts.running and facts.deadline >= state.now:
             kind = part.running if facts.running else part.waiting
-            kind.issue(facts.job_id, facts.deadline, facts.raw, facts.probability)
+            kind.issue(facts.job_id, event.time, facts.deadline, facts.raw, facts.probability)
         if facts.required and _is_requested(record, facts):
             _judge(state, record, facts, event.time)
 

@@ -230,8 +230,9 @@ class EndForecasts:
             return None
         names = given.plan.node_names
         nodes = tuple(names[take.row] for take in given.plan.takes(slot) if take.row in names)
+        not_before = max(record.facts.not_before or 0, record.back_off.until)
         spread = StartDistribution.from_samples(
-            given.now, start.samples, start.expected, int(given.promise[slot])
+            given.now, start.samples, start.expected, int(given.promise[slot]), not_before
         )
         return EndForecast.for_waiting_job(spread, run_time, nodes, risk)
 

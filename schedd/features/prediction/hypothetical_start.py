@@ -140,7 +140,7 @@ class ExpectationSource:
         """Return the expectation of a job with these sampled starts."""
         if prediction is None or not isinstance(asked.answer, StartKnown):
             return Expectation(expected.p50, expected.p90, self.as_of, -1)
-        start = StartDistribution.from_samples(asked.now, samples, expected, promise)
+        start = StartDistribution.from_samples(asked.now, samples, expected, promise, facts.not_before or 0)
         risk = job_delay_risk(self.fork.published, facts, runs=True)
         end = EndForecast.for_waiting_job(start, prediction, tuple(asked.answer.placement.nodes), risk)
         return Expectation(expected.p50, expected.p90, self.as_of, prediction.p50, end)

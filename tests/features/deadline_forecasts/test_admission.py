@@ -106,6 +106,14 @@ def test_forecast_accepts_what_the_plan_cannot_guarantee_and_promises_nothing() 
     assert samples["schedd_deadline_forecasts_total", ("main", "accepted")] == 2
 
 
+def test_no_forecast_counts_on_a_start_before_the_requested_one() -> None:
+    cluster = busy_cluster()
+    requested = T + 50_000
+    submit(cluster, "1", f"{requested + 1}@50%", state="W", not_before=requested)
+    run_round(cluster)
+    assert forecasts_state(cluster).judged["1"].probability == 0
+
+
 def test_a_round_of_near_starts_judges_the_deadlines_of_its_jobs() -> None:
     cluster = busy_cluster()
     for job in ("1", "2"):

@@ -7,6 +7,7 @@ from research.studies.forecasts import _draw, _page, _sources
 from research.studies.results import Results
 from schedd.predict.probability_calibration import ProbabilityBin
 from schedd.replay.coverage import CoveragePart
+from schedd.replay.end_estimates import AcceptedDeadlines
 from schedd.replay.start_estimates import StartEstimateFigures
 
 
@@ -19,6 +20,7 @@ def test_page_has_coverage_bins_and_the_gap_weighted_by_jobs(tmp_path: Path) -> 
         expected_error_ratio=0.23,
         expected_months=(CoveragePart(1, 700, 0.88), CoveragePart(2, 500, 0.92)),
         expected_ends=(ProbabilityBin(0.8, 0.9, 30, 0.85, 0.80), ProbabilityBin(0.9, 1.0, 10, 0.95, 1.0)),
+        expected_deadlines=(AcceptedDeadlines(0.8, 40, 0.825), AcceptedDeadlines(0.95, 40, 0.95)),
     )
     rows = [
         {"log": "KTH", "mode": "repair", **asdict(figures)},
@@ -30,6 +32,8 @@ def test_page_has_coverage_bins_and_the_gap_weighted_by_jobs(tmp_path: Path) -> 
     assert "| KTH | 88.0 to 92.0 % in 2 | - |" in page
     assert "| KTH | 80 to 90 | 30 | 85.0 | 80.0 | |" in page
     assert "| KTH | all | 40 | | | 5.0 |" in page
+    assert "| log | 80 % | 95 % |" in page
+    assert "| KTH | 82.5 | 95.0 |" in page
     _draw(rows, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 1_000
 
