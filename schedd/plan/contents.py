@@ -292,6 +292,13 @@ class PlanContents:
         """Return the planned slots on these nodes, by start."""
         return self.jobs_on_rows([self.node_rows[name] for name in names])
 
+    def jobs_holding_nodes(self, names: Iterable[str]) -> Ints:
+        """Return all slots, planned and fixed, that hold part of one of these nodes."""
+        tb = self.slabs.tb
+        rows = np.array([self.node_rows[name] for name in names if name in self.node_rows], np.int64)
+        found: Ints = jobs_on_rows(tb, np.flatnonzero(tb.jobs[at.ALLOCS]), rows)
+        return found
+
     def jobs_on_rows(self, rows: Iterable[int]) -> Ints:
         """Return the planned slots that hold part of one of these rows, by start, then slot."""
         tb = self.slabs.tb

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.facts.shares import held_shares, planned_shares
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.avoided_nodes import failed_on, with_avoided
 from schedd.engine.place.placement import ready_time
@@ -29,11 +28,8 @@ def leave_fragmented_nodes(state: EngineState, record: JobRecord, nodes: tuple[s
     elsewhere = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, failed_on=avoiding))
     if with_avoided(state, elsewhere, request) is not request:
         return state.store_record(elsewhere)
-    ends = {
-        other.id: state.plan.end(other.slot)
-        for other in state.records.values()
-        if other.phase in _HOLDING and not set(nodes).isdisjoint(_nodes_of(state, other))
-    }
+    there = [state.by_slot[slot] for slot in state.plan.jobs_holding_nodes(nodes).tolist()]
+    ends = {one.id: state.plan.end(one.slot) for one in there if one is not None and one.phase in _HOLDING}
     if not ends:
         return record
     state.awaited_ends[record.id] = dict.fromkeys(ends)
@@ -61,12 +57,3 @@ def retry_after_ends(state: EngineState) -> None:
 def _is_holding(state: EngineState, job: str) -> bool:
     record = state.records.get(job)
     return record is not None and record.phase in _HOLDING
-
-
-def _nodes_of(state: EngineState, record: JobRecord) -> list[str]:
-    shares = (
-        held_shares(record.facts)
-        if record.phase is Phase.RUNNING
-        else planned_shares(state.plan, record.slot)
-    )
-    return [share.node for share in shares]
