@@ -112,9 +112,9 @@ class RunAccepted:
 class RunRefused:
     """The run decision was rejected, by the server (``code`` is its error) or by the adapter's check (0).
 
-    ``outage``: no job could be started at that moment, since the server did not answer or the adapter may not
-    start jobs. ``fragmented``: its nodes have the amounts free, but divided over vnodes, on none of which it
-    fits; it may after a job there has ended.
+    ``outage``: no job could be started at that moment, since the server did not answer, the adapter may not
+    start jobs, or the decision came to it or to the server too late. ``fragmented``: its nodes have the
+    amounts free, but divided over vnodes, on none of which it fits; it may after a job there has ended.
     """
 
     id: str

@@ -89,7 +89,7 @@ class Dispatcher:
                 return RunOutcome(False, 0, barred, outage=True)
             check = check_decision(run, now=self._clock(), term=self._journal.term)
             if check.verdict is not RunVerdict.RUN:
-                return RunOutcome(False, 0, check.reason)
+                return RunOutcome(False, 0, check.reason, outage=check.expired)
             self._journal.record_term(run.term)
             await self._wait_for_rate(run)
             error_text, tried, requested = "", RunOutcome(False), False
@@ -105,7 +105,8 @@ class Dispatcher:
             try:
                 tried = await self._server.run(run, on_request)
             except _ExpiredError:
-                tried = RunOutcome(False, 0, "the decision expired while it waited for the server")
+                text = "the decision expired while it waited for the server"
+                tried = RunOutcome(False, 0, text, outage=True)
             except ServerRefusedError as error:
                 tried = RunOutcome(False, error.code, error.text or str(error))
             except StaleConnectionError as error:

@@ -19,10 +19,11 @@ class RunVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunCheck:
-    """A verdict and its reason."""
+    """A verdict and its reason; ``expired``: the reason is the decision's age, not the job or its nodes."""
 
     verdict: RunVerdict
     reason: str = ""
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ def check_decision(run: Run, *, now: float, term: int) -> RunCheck:
     if run.term < term:
         return _refuse(describe_old_term(run.term, term))
     if now >= run.expires:
-        return _refuse(f"the decision expired {now - run.expires:.0f} s ago")
+        reason = f"the decision expired {now - run.expires:.0f} s ago"
+        return RunCheck(RunVerdict.REFUSE, reason, expired=True)
     if not run.shares:
         return _refuse("the decision names no nodes")
     for share in run.shares:

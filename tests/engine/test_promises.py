@@ -146,6 +146,24 @@ def test_a_refused_start_is_no_breach_when_the_job_is_deleted_before_its_promise
     assert cluster.engine.state.breaches == 0
 
 
+def test_a_wide_job_keeps_its_place_when_its_run_decision_came_too_late_to_the_adapter() -> None:
+    """On a busy machine the adapter read a decision after its expiry. It counted as a refusal of the job,
+    which was planned five seconds later than before, thus behind all narrow jobs, days after its promise.
+    """
+    cluster = Cluster(nodes=2, slack=1000)
+    cluster.obeys = False
+    cluster.submit("1", "2:ppn=4", walltime=500)
+    cluster.submit("2", walltime=3000)
+    cluster.submit("3", walltime=3000)
+    (run,) = [decision for decision in cluster.decisions if isinstance(decision, Run)]
+    cluster.at(75)
+    (refused,) = cluster.server.refuse(run, 0, "the decision expired 15 s ago")
+    cluster.send(replace(refused, outage=True))
+    cluster.at(85)
+    assert (cluster.start("2"), cluster.start("3"), cluster.at_risk("1")) == (580, 580, "")
+    assert cluster.runs("1") == [0, 80]
+
+
 @pytest.mark.parametrize(("gone_at", "broken"), [(1, []), (5, []), (None, [Cause.REFUSED])])
 def test_refused_start_of_a_job_in_deletion_is_no_breach_without_slack(
     gone_at: int | None, broken: list[str]

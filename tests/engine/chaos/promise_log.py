@@ -1,7 +1,7 @@
 """Checks the log of promises from outside: nothing makes a promise later, or misses it, without a record."""
 
 from schedd.engine import Engine
-from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.records import MAY_BREAK, JobRecord, Phase
 from schedd.model import FOREVER
 from schedd.service.cluster.promise_tracker import PromiseTracker
 
@@ -25,6 +25,7 @@ class PromiseLog:
         """Check the promises after a call of the engine against those before it."""
         _, changes = self._tracker.changes(engine)
         explained = {one.job for one in changes if one.kind in ("ended", "broken")}
+        self._check_moves(engine, explained)
         kept = {one.job for one in changes if one.kind == "kept"}
         state = engine.state
         assert not kept & explained, f"at {state.now} both safe again and gone: {kept & explained}"
@@ -56,6 +57,25 @@ class PromiseLog:
             if one.promised < FOREVER and one.started < 0:
                 present[job, one.owner, one.submitted] = one.promised
         self._promised, self._running, self._decided = present, running, decided
+
+    def _check_moves(self, engine: Engine, explained: set[str]) -> None:
+        """Only causes that may break promises delay a job beyond its promise, or one that is at risk further:
+        otherwise the recorded cause of a breach, the first one, would be false.
+        """
+        state = engine.state
+        for change in state.moves:
+            if change.cause in MAY_BREAK:
+                continue
+            for slot, old, new in zip(
+                *(column.tolist() for column in (change.slots, change.old, change.new)), strict=True
+            ):
+                record = state.by_slot[slot]
+                promised = self._promised.get(_key(record)) if record is not None else None
+                if record is None or promised is None or record.id in explained or old < state.now:
+                    continue
+                assert 0 <= new <= max(old, promised), (
+                    f"at {state.now} {record.id}, promised by {promised}: from {old} to {new}, {change.cause}"
+                )
 
 
 def _key(record: JobRecord) -> _JobKey:

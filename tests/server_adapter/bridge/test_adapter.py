@@ -137,6 +137,7 @@ async def test_decisions_expire_by_the_daemons_clock(build: Build, ahead: float)
     await house.until(lambda: bool(house.daemon.accepted) and bool(house.daemon.refused))
     assert house.daemon.refused[0].decision_id == late.id
     assert house.daemon.refused[0].text.startswith("the decision expired 3")
+    assert house.daemon.refused[0].outage
 
 
 async def test_a_run_that_is_accepted_during_a_reading_is_later_than_the_snapshot(

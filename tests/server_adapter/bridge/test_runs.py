@@ -50,7 +50,7 @@ async def test_a_wrong_decision_is_refused_here(build: Build, changes: dict[str,
     await house.until(lambda: bool(house.daemon.refused))
     assert house.daemon.refused[0].code == 0
     assert words in house.daemon.refused[0].text
-    assert not house.daemon.refused[0].outage
+    assert house.daemon.refused[0].outage == (words == "expired"), "only its age says nothing of the job"
     assert house.server.cluster.runs == {}
 
 
@@ -150,6 +150,7 @@ async def test_a_decision_that_expires_while_the_server_is_slow_is_not_requested
     )
     journal.close()
     assert (outcome.accepted, outcome.text) == (False, "the decision expired while it waited for the server")
+    assert outcome.outage, "the job and its nodes are not at fault"
     assert not journal.requested
 
 
