@@ -163,7 +163,9 @@ def lower_bounds(tb: Tables, row: int, lo: int, hi: int) -> None:
 
 @inlined
 def raise_bound(tb: Tables, row: int, level: int, step: int, latest: int) -> int:
-    """Return the earliest start of this level and step on ``row``, or the first time after ``latest``."""
+    """Return the earliest start of this level and step on ``row``, or a time after ``latest`` before which
+    there is none.
+    """
     q = level * DURATIONS + step
     t = max(tb.bounds[q, row], tb.ctl[NOW])
     if t > latest or tb.exact[q, row] == tb.rows[row, VERSION]:
@@ -179,12 +181,14 @@ def raise_bound(tb: Tables, row: int, level: int, step: int, latest: int) -> int
     first = k
     run = -1
     found = -1
+    later = latest + 1
     while k < end:
         nxt = T[k + 1] if k + 1 < end else FAR
         if F[column, k] >= need:
             if run < 0:
                 run = max(T[k], t)
                 if run > latest:
+                    later = run
                     break
             if nxt - run >= dur:
                 found = run
@@ -192,12 +196,13 @@ def raise_bound(tb: Tables, row: int, level: int, step: int, latest: int) -> int
         else:
             run = -1
             if nxt > latest:
+                later = nxt
                 break
         k += 1
     tb.ctl[WORK] += k - first + 4
     if found < 0:
-        tb.bounds[q, row] = latest + 1
-        return latest + 1
+        tb.bounds[q, row] = later
+        return int(later)
     tb.bounds[q, row] = found
     tb.exact[q, row] = tb.rows[row, VERSION]
     return found
