@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from schedd.engine import checkpoint
 from schedd.engine.checkpoint import FrozenState
 from schedd.engine.clock_setback import apply_clock_setback
-from schedd.engine.component.registry import components, working_calls
+from schedd.engine.component.registry import components, select_calls
 from schedd.engine.facts.alerts import close_alerts
 from schedd.engine.facts.arrivals import pop_arrivals
 from schedd.engine.facts.carried_jobs import CarriedJob
@@ -75,7 +75,7 @@ class Engine:
         state.at_job = state.at_step = ""
         state.at_event = first
         events = sort_events(events)
-        kinds = {type(event) for event in events}
+        kinds = set(map(type, events))
         if ClockSet in kinds and apply_clock_setback(state, events):
             self.forgotten = state.now
         if BatchSkipped in kinds:
@@ -91,7 +91,7 @@ class Engine:
                 note_adapter_contact(state, events)
         else:
             state.event_lag = 0
-        for name, call in working_calls(state, "before_events"):
+        for name, call in select_calls("before_events")(state.parts):
             if state.starts_step(name):
                 call(state, first)
         state.at_step = ""
@@ -107,7 +107,7 @@ class Engine:
         if state.to_reevaluate and state.starts_step("requests that read differently"):
             reevaluate_slice(state, first)
         settle(state, first)
-        for name, call in working_calls(state, "batch_ended"):
+        for name, call in select_calls("batch_ended")(state.parts):
             if state.starts_step(name):
                 call(state, first)
         state.at_step = ""
@@ -124,7 +124,7 @@ class Engine:
         state = self.state
         self.forgotten = state.now
         state.plan.forget_past(state.now)
-        for _, call in working_calls(state, "now_and_then"):
+        for _, call in select_calls("now_and_then")(state.parts):
             call(state)
         state.plan.weigh_nodes(state.now)
         state.limits.forget(state.plan.drop_idle_pools())

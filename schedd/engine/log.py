@@ -50,7 +50,10 @@ class BatchLog:
 
     def append(self, batch: LoggedBatch) -> None:
         """Keep one more batch."""
-        weight = 1 + sum(map(_weight, batch.events))
+        weight = 1 + len(batch.events)
+        for event in batch.events:
+            if isinstance(event, Snapshot):
+                weight += len(event.jobs) + len(event.nodes) - 1
         self._kept.append((batch, weight))
         self._weight += weight
         while len(self._kept) > self._batches or (self._weight > self._most and len(self._kept) > 1):
@@ -72,7 +75,3 @@ class BatchLog:
 
     def __len__(self) -> int:
         return len(self._kept)
-
-
-def _weight(event: Event) -> int:
-    return len(event.jobs) + len(event.nodes) if isinstance(event, Snapshot) else 1

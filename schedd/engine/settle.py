@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from schedd.engine.component.registry import working_calls
+from schedd.engine.component.registry import select_calls
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import leave_lost_nodes, unexpectedly_down
@@ -28,7 +28,7 @@ def settle(state: EngineState, event: str) -> None:
     """Bring the plan to rest at ``state.now``; ``event`` is the id of the batch's cause."""
     settings = state.settings
     # 1. Effects of time: edges, overruns, lost nodes, void decisions.
-    for name, call in working_calls(state, "time_passed"):
+    for name, call in select_calls("time_passed")(state.parts):
         if state.starts_step(name):
             call(state, event)
     if state.ends and state.starts_step("overruns"):
@@ -41,7 +41,7 @@ def settle(state: EngineState, event: str) -> None:
         retry_after_ends(state)
     if state.chained and state.starts_step("dependencies"):
         follow_dependencies(state, event)
-    for name, call in working_calls(state, "before_dispatch"):
+    for name, call in select_calls("before_dispatch")(state.parts):
         if state.starts_step(name):
             call(state, event)
     if state.limits.lowered:
@@ -56,12 +56,14 @@ def settle(state: EngineState, event: str) -> None:
     if state.capped and next_cost_check(state) <= state.now and state.starts_step("limits of cost"):
         apply_cost_limits(state, event)
     # 2. Jobs that missed their start.
-    if state.next_due_start() < state.now - state.lateness and state.starts_step("late starts"):
+    due = state.next_due_start() <= state.now
+    if due and state.next_due_start() < state.now - state.lateness and state.starts_step("late starts"):
         move_late_jobs(state, event)
-    if (state.risks or state.next_due_start() <= state.now) and state.starts_step("promises"):
+        due = state.next_due_start() <= state.now
+    if (due or state.risks) and state.starts_step("promises"):
         break_overdue_promises(state, event)
     # 3. Jobs that can start because of freed capacity; then dispatch of all due jobs, before anything slow.
-    if is_backfilling(state) and state.starts_step("backfill"):
+    if settings.backfill == "shortest" and is_backfilling(state) and state.starts_step("backfill"):
         run_backfill(state, event)
     state.plan.order_repairs(state.rank if state.ranking.has_effect else NO_RANKS)
     later = state.to_reevaluate and state.generation % _REPAIRED
@@ -84,13 +86,13 @@ def settle(state: EngineState, event: str) -> None:
     elif not freed:
         state.freed_by = ("", "")
     # 5. Priorities, every few minutes.
-    rerank = next_rerank(state)
+    rerank = next_rerank(state) if state.ranking.has_effect else None
     if rerank is not None and rerank <= state.now and state.starts_step("priorities"):
         rank_all(state, event)
     if state.next_due_start() <= state.now and state.starts_step("dispatch"):
         dispatch_jobs(state, event)
     # 6. What components do when jobs were started.
-    for name, call in working_calls(state, "settle"):
+    for name, call in select_calls("settle")(state.parts):
         if state.starts_step(name):
             call(state, event)
     if state.limits.lowered:
@@ -122,7 +124,7 @@ def next_wake(state: EngineState) -> int | None:
     if state.policy is None and state.plan.freed and "repair" not in waits:
         return now
     moments: list[int] = [state.skipped_steps[step][0] for step in waits] if waits else []
-    for name, call in working_calls(state, "next_wake"):
+    for name, call in select_calls("next_wake")(state.parts):
         if name not in waits:
             moment = call(state)
             if moment <= now:
@@ -133,7 +135,7 @@ def next_wake(state: EngineState) -> int | None:
         if due < FOREVER:
             attempt = max(due, next_start_attempt(state))
             moments.append(due + state.lateness + 1 if state.halted else attempt)
-        if "backfill" not in waits:
+        if settings.backfill == "shortest" and "backfill" not in waits:
             moments.append(next_backfill(state))
         if "promises" not in waits:
             moments.append(next_overdue_promise(state))
@@ -141,7 +143,7 @@ def next_wake(state: EngineState) -> int | None:
             moments.append(next_cost_check(state))
         if settings.publish_starts:
             moments.append(next_write(state))
-        rerank = next_rerank(state)
+        rerank = next_rerank(state) if state.ranking.has_effect else None
         if rerank is not None:
             if rerank <= now and "priorities" not in waits:
                 return now

@@ -411,6 +411,13 @@ class PlanContents:
             if row[at.A_CHUNK] >= 0
         )
 
+    def placed_units(self, slot: int) -> list[tuple[int, int, int]]:
+        """Return (row, chunk, units) of what a placed job holds of nodes, in the order of its chunks."""
+        tb = self.slabs.tb
+        first, n = self._entries(slot)
+        rows: list[list[int]] = tb.alloc[first : first + n, : at.A_TAKE].tolist()
+        return [(row, chunk, units) for row, chunk, units in rows if chunk >= 0]
+
     def _entries(self, slot: int) -> tuple[int, int]:
         jobs = self.slabs.tb.jobs
         return int(jobs[at.ALLOC, slot]), int(jobs[at.ALLOCS, slot])

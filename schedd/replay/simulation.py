@@ -405,9 +405,9 @@ class Simulation:
                 )
             began = t + self._start_delay(decision.shares, t)
             self._start[job] = began
-            self._where[job] = tuple(dict.fromkeys(share.node for share in decision.shares))
+            self._where[job] = tuple(dict.fromkeys([share.node for share in decision.shares]))
             speeds = self._prepared.site.speeds
-            self._weighted_procs[job] = sum(share.cpus * speeds[share.node] for share in decision.shares)
+            self._weighted_procs[job] = sum([share.cpus * speeds[share.node] for share in decision.shares])
             runs = int(self._preempted[job])
             if self._teller is not None and not runs:
                 self._teller.started(job, t, self._speed(decision.shares))

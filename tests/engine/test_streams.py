@@ -47,11 +47,11 @@ def test_components_without_work_change_nothing_if_called(seed: int, monkeypatch
     ):
         monkeypatch.setattr(registry, "hook_work_fields", fields_of)
         monkeypatch.setattr(registry, "find_idle_hooks", idle_hooks)
-        registry._selection.cache_clear()
+        registry.select_calls.cache_clear()
         world = FEATURE_KINDS[seed](Random(seed), every_call=False)
         stream(world, _STEPS_WITH_FEATURES)
         states.append(encoded(world.compared.engine))
-    registry._selection.cache_clear()
+    registry.select_calls.cache_clear()
     assert states[0] == states[1]
 
 

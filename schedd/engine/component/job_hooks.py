@@ -7,9 +7,11 @@ from schedd.engine.component.hook_values import ForecastRounds, RunTimeSource, S
 from schedd.engine.component.registry import (
     component_calls,
     components,
+    find_named,
     job_calls,
+    note_idle_hooks,
+    select_calls,
     working_calls,
-    working_job_calls,
 )
 from schedd.engine.facts.bookkeeping import note_failed_bookkeeping
 from schedd.model import Never, WaitingFor
@@ -24,18 +26,17 @@ if TYPE_CHECKING:
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
 
-def note_record(state: "EngineState", before: "JobRecord | None", record: "JobRecord") -> None:
-    """Report a new or changed job to the components."""
-    report_about_job(state, "record_changed", record.facts, "its change in the component", before, record)
-
-
 def report_about_job(state: "EngineState", hook: str, facts: JobFacts, what: str, *about: object) -> None:
     """Call a hook of the components for bookkeeping about a job, with ``about``. An error in one is reported
     as ``what``, followed by the name of the component, and has no other effect.
 
     It does the same as ``Bookkeeping`` around each call, without a block for each: most have nothing to do.
     """
-    for name, call in working_job_calls(state, hook, facts):
+    idle = state.idle_hooks
+    if idle is None:
+        idle = note_idle_hooks(state)
+    # As `working_job_calls`, but without its call: several times for each job.
+    for name, call in select_calls(hook, idle, find_named(tuple(facts.resources)))(state.parts):
         try:
             call(state, *about)
         except Exception as error:
@@ -45,7 +46,7 @@ def report_about_job(state: "EngineState", hook: str, facts: JobFacts, what: str
 
 def report_end(state: "EngineState", event: JobDeleted | JobEnded) -> None:
     """Report to the components, in the same way, that a job is gone from the server."""
-    for name, call in working_calls(state, "job_gone"):
+    for name, call in select_calls("job_gone")(state.parts):
         try:
             call(state, event)
         except Exception as error:

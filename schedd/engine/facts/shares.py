@@ -144,16 +144,9 @@ def merge_shares(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
 
 def planned_shares(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
     """Return a planned job's nodes with its amounts, in the order of chunks, each node once."""
-    needs = plan.chunk_needs(slot)
+    needs, names = plan.chunk_needs(slot), plan.node_names
     shares = []
-    for take in plan.takes(slot):
-        need = needs[take.chunk]
-        shares.append(
-            ShareFacts(
-                plan.node_names[take.row],
-                take.units * need[CPUS],
-                take.units * need[MEM],
-                take.units * need[GPUS],
-            )
-        )
-    return tuple(merge_shares(shares))
+    for row, chunk, units in plan.placed_units(slot):
+        need = needs[chunk]
+        shares.append(ShareFacts(names[row], units * need[CPUS], units * need[MEM], units * need[GPUS]))
+    return tuple(merge_shares(shares) if len(shares) > 1 else shares)

@@ -12,7 +12,7 @@ from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component.cluster_hooks import component_limits, measured_draws
 from schedd.engine.component.hook_values import Restriction
-from schedd.engine.component.job_hooks import job_scopes, note_record
+from schedd.engine.component.job_hooks import job_scopes, report_about_job
 from schedd.engine.component.parts import empty_parts
 from schedd.engine.component.placement_hooks import job_restriction, node_order, planned_facts
 from schedd.engine.component.ranking_hooks import usage_history
@@ -109,12 +109,13 @@ class EngineState(StateContents):
                 self._note_wait(record)
             self.slotless.pop(record.id, None)
             self.unexplained.pop(record.id, None)
-            if before is not None:
+            if before is not None and before.phase is not record.phase:
                 mark_requeued(self, before, record)
         else:
             self.slotless[record.id] = record
             self.unexplained[record.id] = None
-        note_record(self, before, record)
+        about = record.facts, "its change in the component", before, record
+        report_about_job(self, "record_changed", *about)
         return record
 
     def note_array(self, before: JobRecord | None, record: JobRecord | None) -> None:

@@ -36,11 +36,11 @@ def note_run_end(state: EngineState, record: JobRecord, event: str, *, failed: b
 
     A success clears the failures before its start: a job that started earlier says nothing of later starts.
     """
-    names = list(dict.fromkeys(share.node for share in record.facts.shares))
+    names = list(dict.fromkeys([share.node for share in record.facts.shares]))
     if failed and state.now - record.run.started <= state.settings.hole_within:
         note_failure(state, record, names, event)
     else:
-        for name in names:
+        for name in names if state.failures else ():
             kept = [one for one in state.failures.get(name, ()) if one[2] > record.run.started]
             if kept:
                 state.failures[name] = deque(kept, 2 * state.settings.hole_failures)

@@ -9,7 +9,7 @@ from schedd.engine.component.job_hooks import (
     leave_components,
     report_about_job,
 )
-from schedd.engine.facts.bookkeeping import Bookkeeping
+from schedd.engine.facts.bookkeeping import Bookkeeping, note_failed_bookkeeping
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
 from schedd.engine.facts.explanations import early_return_text
 from schedd.engine.facts.job_requests import (
@@ -296,8 +296,11 @@ def on_job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     else:
         failed = find_dialect(record.facts.family).speaks_against_node(event.exit_status)
         _remove_job(state, event.id, event.job_id, "ended", event.time, by_itself=not failed)
-        with Bookkeeping(state, record.id, "what its end says about its nodes"):
+        try:
             note_run_end(state, record, event.id, failed=failed)
+        except Exception as error:
+            if not note_failed_bookkeeping(state, record.id, "what its end says about its nodes", error):
+                raise
 
 
 def _remove_job(
@@ -313,11 +316,15 @@ def _remove_job(
         return
     state.frees += early
     state.note_freed(event, f"job {job_id} {how}")
-    with Bookkeeping(state, job_id, "that it blocks no node any more"):
-        unblock_nodes(state, job_id, event)
+    if state.blocked:
+        with Bookkeeping(state, job_id, "that it blocks no node any more"):
+            unblock_nodes(state, job_id, event)
     _note_run(state, record, at)
-    with Bookkeeping(state, job_id, "what is held for it"):
+    try:
         leave_components(state, job_id)
+    except Exception as error:
+        if not note_failed_bookkeeping(state, job_id, "what is held for it", error):
+            raise
     report_about_job(state, "job_removed", record.facts, "its end in the component", record, at, by_itself)
 
 
@@ -326,14 +333,17 @@ def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
     if record.facts.run_lost:
         at = record.run.started
     if record.phase is Phase.RUNNING:
-        with Bookkeeping(state, record.id, "what it used"):
+        try:
             _record_walltime_use(state, record, at)
+        except Exception as error:
+            if not note_failed_bookkeeping(state, record.id, "what it used", error):
+                raise
         report_about_job(state, "run_ended", record.facts, "what its end means for", record, at)
 
 
 def _record_walltime_use(state: EngineState, record: JobRecord, end: int) -> None:
     """Record the used share of the requested walltime. An assumed walltime was not requested."""
     if not record.understood.assumed and not record.facts.run_lost:
-        cpus = sum(share.cpus for share in record.facts.shares)
+        cpus = sum([share.cpus for share in record.facts.shares])
         run = record.run.computed_s(end)
         state.walltime_use = state.walltime_use.after(cpus, record.understood.walltime, run)

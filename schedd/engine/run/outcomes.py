@@ -180,14 +180,13 @@ def note_event_lag(state: EngineState, events: Iterable[Event]) -> None:
 
 def note_adapter_contact(state: EngineState, events: Iterable[Event]) -> None:
     """Note that the adapter sent events; ``back``: its first contact after decisions expired unseen."""
-    late = any(
-        state.adapter_returned <= due < state.now - _PROMPT
-        for due in (
-            state.records[job_id].attempt.expires + state.settings.answer_grace for job_id in state.dispatched
-        )
-    )
-    if late and any(not isinstance(event, _OF_OTHERS) for event in events):
-        state.adapter_returned = state.now
+    grace = state.settings.answer_grace
+    first, last = state.adapter_returned - grace, state.now - _PROMPT - grace
+    for job_id in state.dispatched:
+        if first <= state.records[job_id].attempt.expires < last:
+            if any(not isinstance(event, _OF_OTHERS) for event in events):
+                state.adapter_returned = state.now
+            return
 
 
 def void_unanswered(state: EngineState, event: str) -> None:

@@ -1,13 +1,13 @@
 """Running jobs: the resources they hold, until when, and overruns."""
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from schedd.dialect import format_walltime
 from schedd.engine.component.job_hooks import report_about_job
 from schedd.engine.component.placement_hooks import walltime_at_start
-from schedd.engine.facts.bookkeeping import Bookkeeping
+from schedd.engine.facts.bookkeeping import note_failed_bookkeeping
 from schedd.engine.facts.job_requests import holds_resources
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, CurrentRun, JobRecord, Phase
@@ -65,8 +65,11 @@ def start_running(
     state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)  # no dependency holds it any more
     state.dispatched.pop(record.id, None)
-    with Bookkeeping(state, record.id, "whether its promise was kept"):
+    try:
         record = judge_start(state, record, event, started)
+    except Exception as error:
+        if not note_failed_bookkeeping(state, record.id, "whether its promise was kept", error):
+            raise
     record = apply_step(
         record, Step.STARTED, facts=facts, understood=understood, run=_current_run(state, started, letter)
     )
@@ -175,8 +178,10 @@ def _with_slot(state: EngineState, record: JobRecord) -> JobRecord:
     return record
 
 
-def _same_nodes(a: Iterable[ShareFacts], b: Iterable[ShareFacts]) -> bool:
-    return sorted((s.node, s.cpus) for s in a) == sorted((s.node, s.cpus) for s in b)
+def _same_nodes(a: Sequence[ShareFacts], b: Sequence[ShareFacts]) -> bool:
+    if len(a) == len(b) == 1:
+        return a[0].node == b[0].node and a[0].cpus == b[0].cpus
+    return sorted([(s.node, s.cpus) for s in a]) == sorted([(s.node, s.cpus) for s in b])
 
 
 def fix_shares(state: EngineState, record: JobRecord) -> None:
