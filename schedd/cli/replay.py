@@ -366,6 +366,7 @@ def _run_replays(
     from schedd.cli.replay_options import print_note, within_site_limits  # noqa: PLC0415
     from schedd.replay.comparison import warm_up  # noqa: PLC0415
     from schedd.replay.driver import replay  # noqa: PLC0415
+    from schedd.service.garbage_collector import rare_collections  # noqa: PLC0415
 
     with ReplayDisplay() as watch:
         watch.show_status("loading the planner's kernels (compiled at the first use)")
@@ -380,7 +381,8 @@ def _run_replays(
             # All policies run the same jobs, or they could not be compared.
             prepared = within_site_limits(ready.prepared, site)
             for name, policy, how in [*chosen, *([_site_run(site)] if site is not None else ())]:
-                with watch.replay(f"{prepared.name} {name}", prepared.unix_start_time) as on_progress:
+                shown = watch.replay(f"{prepared.name} {name}", prepared.unix_start_time)
+                with shown as on_progress, rare_collections():
                     results.append(
                         replay(
                             prepared,

@@ -30,7 +30,8 @@ class FieldRule:
     """How a field is copied for a fork and saved in a checkpoint.
 
     ``save`` returns a JSON-able value; with ``each`` a list, and ``each`` saves its elements; with ``arrays``
-    a dict of arrays; with ``mixed`` a JSON-able value and a dict of arrays, which ``load`` gets as a pair.
+    a dict of arrays; with ``mixed`` a JSON-able value and a dict of arrays, which ``load`` gets as a pair. If
+    that takes long, ``save`` is a generator, which yields nothing and returns them.
     ``load`` is the inverse. Without ``saved`` the field is not in the checkpoint.
     """
 
@@ -157,6 +158,8 @@ def save_part(part: Any) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]
             continue
         saved = how.save(getattr(part, name))
         yield b""
+        if isinstance(saved, Generator):
+            saved = yield from saved
         if how.mixed:
             plain[name], saved = saved
         if how.arrays or how.mixed:

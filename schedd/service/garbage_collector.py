@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 _WHOLE_S: Final = 3_600.0
+_RARE: Final = (50_000, 20, 100)  # as for `gc.set_threshold`
 
 
 @contextmanager
@@ -25,6 +26,19 @@ def loading_modules() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Scan no present object, and new ones rarely: most die by reference counting."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*_RARE)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 class GarbageCollectorTuning:

@@ -1,5 +1,6 @@
 """Thousands of new jobs in a snapshot are taken in a slice at a time; events go on meanwhile."""
 
+import json
 from dataclasses import replace
 from random import Random
 
@@ -8,6 +9,7 @@ import pytest
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts import arrivals
 from schedd.engine.facts.arrivals import ARRIVALS_PER_CALL, defer_arrivals
+from schedd.engine.facts.encoding import ARRIVING, save_facts
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
 from schedd.wire import (
@@ -156,6 +158,13 @@ def test_a_checkpoint_in_between_leads_to_the_same(seed: int) -> None:
     assert list(other.state.arriving) == list(one.state.arriving)
     assert settled(one) == settled(other)
     assert starts(one) == starts(other)
+
+
+def test_arrivals_in_a_checkpoint_of_an_older_version_are_read() -> None:
+    events = [JobQueued(id="s:1", time=NOW, job=facts(i)) for i in range(3)]
+    saved = [[event.id, event.time, save_facts(event.job)] for event in events]
+    found = ARRIVING.load((json.loads(json.dumps(saved)), {}))
+    assert list(found.items()) == [(event.job.id, event) for event in events]
 
 
 def test_changed_defaults_of_a_large_queue_are_applied_in_slices() -> None:

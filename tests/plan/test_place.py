@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from research.benchmarks.plain import Holding, Plain
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.bounds import STEPS, need_level
 from schedd.plan.plan import NOT_BOUND, Plan
 from schedd.plan.records import RequestVariant
 from tests.plan.mirror import Mirror
@@ -53,6 +54,20 @@ def test_units_on_many_nodes_match_the_reference(seed: int) -> None:
             mirror.plan.drop_job(slot, 0)
             del mirror.jobs[slot]
     mirror.check_bounds(5)
+
+
+def test_a_search_notes_until_when_a_node_is_full() -> None:
+    """A later search with a later result need not look at that node again."""
+    plan = Plan([Node("a", 4), Node("b", 4)], 0)
+    whole, duration = Request((Chunk(1, 4),), Place.FREE), 3600
+    for length in (2_000, 10_000):
+        plan.place(plan.add_job(whole, length, 0), 0)
+    late = plan.node_rows["b"]
+    assert plan.last_change(late) == 10_000
+    assert plan.place(plan.add_job(whole, duration, 0), 0) == 2_000
+    tb = plan.tables
+    bounds = tb.bounds[need_level(4, 0) * at.DURATIONS + int(np.flatnonzero(duration == STEPS)[0])]
+    assert bounds[late] == 10_000
 
 
 def test_searches_on_thousands_of_nodes_match_the_plain_checker() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from schedd.service.garbage_collector import GarbageCollectorTuning
+from schedd.service.garbage_collector import GarbageCollectorTuning, rare_collections
 
 
 class Cycle:
@@ -55,3 +55,13 @@ def test_complete_collection_frees_frozen_cycles() -> None:
         assert seen() is None
     finally:
         garbage.end()
+
+
+@pytest.mark.usefixtures("collector_disabled")
+def test_present_objects_are_not_scanned_while_collections_are_rare() -> None:
+    before, kept = gc.get_threshold(), [[]]
+    with rare_collections():
+        assert gc.get_threshold() > before
+        assert not any(one is kept for one in gc.get_objects())
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0

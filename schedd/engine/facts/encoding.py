@@ -429,8 +429,34 @@ def _load_gates(saved: list[list[Any]]) -> dict[str, Access]:
     return found
 
 
-def _load_arriving(saved: list[list[Any]]) -> dict[str, JobQueued]:
-    events = [JobQueued(id=event, time=at, job=load_facts(JobFacts, facts)) for event, at, facts in saved]
+def _save_arriving(arriving: dict[str, JobQueued]) -> _Bit[tuple[Any, _Arrays]]:
+    """Return the jobs of a snapshot that are still to arrive, by columns: they may be all jobs of a site."""
+    events = list(arriving.values())
+    if not events:
+        return [], {}
+    arrays: _Arrays = {}
+    asked = _Table(dict)
+    how: dict[str, _Plain] = {**_SAVE, "resources": lambda r: asked.number(tuple(r.items()), r)}
+    jobs, names = [event.job for event in events], [one.name for one in fields(JobFacts)]
+    plain = {
+        "count": len(events),
+        "events": (yield from _save_columns("events.", events, ("id", "time"), {}, arrays)),
+        "facts": (yield from _save_columns("facts.", jobs, names, how, arrays)),
+        "resources": asked.rows,
+    }
+    return plain, arrays
+
+
+def _load_arriving(saved: tuple[Any, _Arrays]) -> dict[str, JobQueued]:
+    """Return the jobs of ``_save_arriving``, or of a checkpoint with a list of (event, time, facts)."""
+    plain, arrays = saved
+    if isinstance(plain, list):
+        events = [JobQueued(id=event, time=at, job=load_facts(JobFacts, facts)) for event, at, facts in plain]
+    else:
+        n = plain["count"]
+        how = {**_LOAD, "resources": plain["resources"].__getitem__}
+        columns = {**plain["events"], "job": _load_columns(JobFacts, n, plain["facts"], how, arrays)}
+        events = _load_columns(JobQueued, n, columns, {"job": _same}, arrays)
     return {event.job.id: event for event in events}
 
 
@@ -468,9 +494,7 @@ FAILURES: Final = FieldRule(
     lambda value: {name: list(one) for name, one in value.items()},
     lambda saved: {name: deque(map(tuple, one)) for name, one in saved.items()},
 )
-ARRIVING: Final = FieldRule(
-    dict, _values, _load_arriving, each=lambda one: [one.id, one.time, save_facts(one.job)]
-)
+ARRIVING: Final = FieldRule(dict, _save_arriving, _load_arriving, mixed=True)
 REREADING: Final = FieldRule(
     dict,
     lambda value: {name: list(why) for name, why in value.items()},

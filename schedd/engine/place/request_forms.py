@@ -140,8 +140,11 @@ def choose_form(state: "EngineState", record: JobRecord) -> JobRecord:
         return record
     calls = job_calls(state, "request_forms", record.facts)
     offers: list[FormOffer] = [offer for _, call in calls if (offer := call(state, record)) is not None]
-    if not offers:
-        return record
+    return _choose_offered(state, record, offers) if offers else record
+
+
+def _choose_offered(state: "EngineState", record: JobRecord, offers: Sequence[FormOffer]) -> JobRecord:
+    """Choose among the forms that ``offers`` allow; a function of its own, since it has functions inside."""
     single = [offer.values[0] for offer in offers]
     if all(len(offer.values) == 1 and offer.shortest is None for offer in offers):
         _note(offers, single)

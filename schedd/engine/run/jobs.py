@@ -316,9 +316,11 @@ def _remove_job(
         return
     state.frees += early
     state.note_freed(event, f"job {job_id} {how}")
-    if state.blocked:
-        with Bookkeeping(state, job_id, "that it blocks no node any more"):
-            unblock_nodes(state, job_id, event)
+    try:
+        unblock_nodes(state, job_id, event)
+    except Exception as error:
+        if not note_failed_bookkeeping(state, job_id, "that it blocks no node any more", error):
+            raise
     _note_run(state, record, at)
     try:
         leave_components(state, job_id)

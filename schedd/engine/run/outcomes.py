@@ -195,11 +195,14 @@ def void_unanswered(state: EngineState, event: str) -> None:
     On those nodes they do no harm if the server carried out the decision after all.
     """
     silent, kept = 0, list[int]()
+    open_from = max(state.now, state.adapter_returned) - state.settings.answer_grace
     for job_id in list(state.dispatched):
         record = state.records.get(job_id)
         if record is None or record.phase is not Phase.DISPATCHED:
             del state.dispatched[job_id]
             continue
+        if record.attempt.expires >= open_from:
+            continue  # most, in each batch: as `void_after` says
         if state.now - state.event_lag <= void_after(state, record):
             continue  # its outcome may be among events that wait to be handled
         silent += 1
