@@ -58,16 +58,17 @@ def test_units_on_many_nodes_match_the_reference(seed: int) -> None:
 
 def test_a_search_notes_until_when_a_node_is_full() -> None:
     """A later search with a later result need not look at that node again."""
-    plan = Plan([Node("a", 4), Node("b", 4)], 0)
-    whole, duration = Request((Chunk(1, 4),), Place.FREE), 3600
-    for length in (2_000, 10_000):
-        plan.place(plan.add_job(whole, length, 0), 0)
-    late = plan.node_rows["b"]
-    assert plan.last_change(late) == 10_000
-    assert plan.place(plan.add_job(whole, duration, 0), 0) == 2_000
-    tb = plan.tables
-    bounds = tb.bounds[need_level(4, 0) * at.DURATIONS + int(np.flatnonzero(duration == STEPS)[0])]
-    assert bounds[late] == 10_000
+    plan = Plan([Node("a", 4), Node("b", 4, features=frozenset({"x"}))], 0)
+    half, length = Request((Chunk(1, 2),), Place.FREE), 3600
+    for _ in "ab":
+        plan.place(plan.add_job(Request((Chunk(1, 4),), Place.FREE), 1_000, 0), 0)
+    slot = plan.add_job(half, length, 0)
+    assert plan.probe(slot, 0) == 1_000
+    longer = Request((Chunk(1, 4, features=(frozenset({"x"}),)),), Place.FREE)
+    assert plan.place(plan.add_job(longer, 9_000, 0), 0) == 1_000
+    assert plan.probe(slot, 0) == 1_000  # on a; b was free then before
+    bounds = plan.tables.bounds[need_level(2, 0) * at.DURATIONS + int(np.searchsorted(STEPS, length))]
+    assert bounds[plan.node_rows["b"]] == 10_000
 
 
 def test_searches_on_thousands_of_nodes_match_the_plain_checker() -> None:

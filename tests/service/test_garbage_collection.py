@@ -59,7 +59,8 @@ def test_complete_collection_frees_frozen_cycles() -> None:
 
 @pytest.mark.usefixtures("collector_disabled")
 def test_present_objects_are_not_scanned_while_collections_are_rare() -> None:
-    before, kept = gc.get_threshold(), [[]]
+    before = gc.get_threshold()
+    kept: list[object] = [[]]
     with rare_collections():
         assert gc.get_threshold() > before
         assert not any(one is kept for one in gc.get_objects())
