@@ -84,16 +84,17 @@ def test_start_distribution_keeps_the_spread_of_the_samples_below_the_median() -
     assert unknown.early == T + 5
 
 
-def test_jobs_may_start_early_where_all_samples_agree() -> None:
+def test_jobs_may_start_early_or_late_where_all_samples_agree() -> None:
     """Samples draw run times independently, so a long queue averages them out."""
     start = StartDistribution.from_samples(
         T, np.full(9, T + 36_000), CalibratedStart(T + 36_000, T + 36_000), FOREVER
     )
-    found = start.probability_by(np.array([T + 9_000, T + 18_000, T + 35_999, T + 36_000, T + 37_000]))
+    found = start.probability_by(np.array([T + 9_000, T + 18_000, T + 35_999, T + 38_000, T + 43_000]))
     assert 0 < found[0] < 0.02
     assert 0.05 < found[1] < 0.15
     assert found[2] == pytest.approx(0.5, abs=0.01)
-    assert found[4] > 0.98
+    assert 0.6 < found[3] < 0.8
+    assert 0.9 < found[4] < 0.95
 
 
 def test_no_start_comes_before_the_requested_one() -> None:
