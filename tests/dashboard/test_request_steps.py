@@ -105,3 +105,22 @@ def test_two_requests_are_shown_side_by_side(site: DashboardSite) -> None:
         wrong = client.get("/what-if", params={**question, "other": "walltime=never"})
         assert wrong.status_code == 422
         assert 'role="alert"' in wrong.text
+
+
+def test_pages_of_a_job_and_of_plan_metrics_do_not_wait_for_what_takes_long(
+    open_window: Open, site: DashboardSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TIMEOUTS, "page", 0.0)
+    headers = {"Authorization": f"Bearer {token('admin')}", "Accept": "text/html"}
+    (job, *_) = site.get_json("/jobs?state=planned")["jobs"]
+    with httpx2.Client(base_url=f"{site.url}/dashboard/main", headers=headers, timeout=WAIT_S) as client:
+        for path, part in ((f"jobs/{job['id']}", 'id="chain"'), ("plan-metrics", 'id="criteria"')):
+            page = client.get(f"/{path}").text
+            assert part not in page
+            later = re.search(r'data-later="([^"]*)"', page)
+            assert later is not None
+            assert part in client.get(f"/{path}{html.unescape(later[1])}").text
+            assert "data-later" not in client.get(f"/{path}?quick=1").text
+    window = open_window("admin")
+    expect(window.open_page(f"jobs/{job['id']}").locator("#chain")).to_contain_text("This job starts")
+    expect(window.open_page("plan-metrics").locator("#criteria")).to_contain_text("slowdown")

@@ -1,5 +1,6 @@
 """Plan metrics: criteria of the plan, published against actual starts, broken promises."""
 
+import asyncio
 from typing import Annotated, Final
 from urllib.parse import urlencode
 
@@ -8,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from schedd.api.plan_metrics import deadline_accuracy_rows
-from schedd.api.planner_calls import database_errors, get_plan_fork
+from schedd.api.planner_calls import TIMEOUTS, database_errors, get_plan_fork
 from schedd.api.result_views import search_view
 from schedd.api.routes import RouteTable
 from schedd.dashboard.plan_metrics import (
@@ -21,9 +22,11 @@ from schedd.dashboard.plan_metrics import (
 )
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
+from schedd.engine import PlanSnapshot
 from schedd.plan.criteria import Criterion
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.questions.summaries import evaluate_criteria
+from schedd.service.questions.summaries import CriterionValue, evaluate_criteria
 from schedd.service.read.job_visibility import ALL_JOBS
 
 router = RouteTable()
@@ -48,18 +51,27 @@ async def show_plan_metrics(
     viewer: Reader,
     visibility: Visibility,
     quick: bool = False,
+    patient: bool = False,
     seconds: Annotated[int, Query(ge=60, le=_MAX_PERIOD_S)] = PERIOD_S,
     queue: Annotated[str, Query(max_length=512)] = "",
     user: Annotated[str, Query(max_length=512)] = "",
 ) -> Response:
     """Plan metrics and accuracy of start estimates in the last ``seconds``, of a queue, of a user.
 
-    ``quick``: without the evaluation, which needs the planner; used for automatic updates.
+    ``quick``: without the evaluation, which needs the planner; used for automatic updates. ``patient``: the
+    page waits for it; without it, one that takes long is requested by the page.
     """
     clusters: Clusters = request.app.state.clusters
     all_seen = visibility == ALL_JOBS
-    copy = await get_plan_fork(cluster) if not quick else None
-    published = copy.published if copy is not None else cluster.published
+    published = cluster.published
+    criteria: tuple[CriterionValue, ...] = ()
+    late = False
+    if not quick:
+        try:
+            evaluating = _evaluate_plan(cluster)
+            published, criteria = await asyncio.wait_for(evaluating, None if patient else TIMEOUTS.page)
+        except TimeoutError:
+            late = True
     user, queue = user.strip(), queue.strip()
     of_others = bool(user) and not visibility.shows_owner(user)
     kept = await run_in_threadpool(
@@ -78,7 +90,7 @@ async def show_plan_metrics(
         viewer,
         cluster,
         plan=plan_criteria(published),
-        plan_at=copy.as_of if copy is not None else published.as_of,
+        plan_at=published.as_of,
         kept=kept,
         deadlines=deadline_accuracy_rows(published),
         all_seen=all_seen,
@@ -88,8 +100,15 @@ async def show_plan_metrics(
         max_published=MAX_STARTS,
         most_broken=MAX_BROKEN,
         queues=sorted({*published.queues, *([queue] if queue else [])}),
-        criteria=await run_in_threadpool(evaluate_criteria, copy) if copy is not None else (),
+        criteria=criteria,
+        late=f"?{urlencode({'patient': 1, **asked})}" if late else "",
         searches=[search_view(run) for run in kept.searches],
         counted=[name for name, weight in cluster.published.settings.criteria.items() if weight],
         known=[one.value for one in Criterion],
     )
+
+
+async def _evaluate_plan(cluster: PlanLoop) -> tuple[PlanSnapshot, tuple[CriterionValue, ...]]:
+    """A copy of the plan, and the value of each criterion. Raises ProblemError."""
+    copy = await get_plan_fork(cluster)
+    return copy.published, await run_in_threadpool(evaluate_criteria, copy)

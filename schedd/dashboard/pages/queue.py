@@ -1,5 +1,6 @@
 """Jobs: all of them as a table, and one on a page of its own."""
 
+import asyncio
 from typing import Annotated, Final
 
 from fastapi import Query, Request
@@ -7,8 +8,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from schedd.api.jobs import find_past_job
-from schedd.api.planner_calls import get_plan_fork
-from schedd.api.priorities import fetch_priority
+from schedd.api.planner_calls import TIMEOUTS, get_plan_fork
+from schedd.api.priorities import PriorityView, fetch_priority
 from schedd.api.problems import ProblemError
 from schedd.api.question_runner import run_question
 from schedd.api.routes import RouteTable
@@ -21,8 +22,10 @@ from schedd.dashboard.rendering import render_page
 from schedd.dashboard.start_changes import group_changes
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.engine import Phase, job_history, render_job
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.questions.explain import explain
+from schedd.service.questions.explain import Explanation, explain
+from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.plan_lists import find_record
 
 router = RouteTable(prefix="/{cluster}")
@@ -81,11 +84,18 @@ def download_queue(
 
 @router.get("/jobs/{job}")
 async def show_job(
-    request: Request, cluster: Cluster, viewer: Reader, visibility: Visibility, job: str, quick: bool = False
+    request: Request,
+    cluster: Cluster,
+    viewer: Reader,
+    visibility: Visibility,
+    job: str,
+    quick: bool = False,
+    patient: bool = False,
 ) -> Response:
     """When and where one job starts, why, and how its planned start moved.
 
-    ``quick``: without the search for blockers; used for automatic updates.
+    ``quick``: without the search for blockers; used for automatic updates. ``patient``: the page waits for
+    that search; without it, one that takes long is requested by the page.
     """
     published = cluster.published
     record = find_record(published, job)
@@ -93,13 +103,13 @@ async def show_job(
         past = await run_in_threadpool(find_past_job, request.app.state.clusters, cluster, job, visibility)
         return render_page(request, "ended-job", viewer, cluster, past=past, job=past.job)
     explained = priority = None
-    busy = False
+    busy = late = False
     if not quick and record.phase in (Phase.WAITING, Phase.BLOCKED):
+        explaining = _explain_job(request, cluster, visibility, record.id)
         try:
-            priority = await fetch_priority(cluster, record.id)
-            copy = await get_plan_fork(cluster)
-            found = await run_question(request, explain, copy, record.id, cluster.now())
-            explained = visibility.redact_explanation(found, copy.published) if found is not None else None
+            priority, explained = await asyncio.wait_for(explaining, None if patient else TIMEOUTS.page)
+        except TimeoutError:
+            late = True
         except ProblemError as error:
             if error.kind != "not-ready":
                 raise
@@ -122,4 +132,16 @@ async def show_job(
         explained=explained,
         priority=priority,
         busy=busy,
+        late=late,
+        quick=quick,
     )
+
+
+async def _explain_job(
+    request: Request, cluster: PlanLoop, visibility: JobVisibility, job: str
+) -> tuple[PriorityView | None, Explanation | None]:
+    """The job's priority, and why it does not start sooner. Raises ProblemError."""
+    priority = await fetch_priority(cluster, job)
+    copy = await get_plan_fork(cluster)
+    found = await run_question(request, explain, copy, job, cluster.now())
+    return priority, visibility.redact_explanation(found, copy.published) if found is not None else None

@@ -44,7 +44,7 @@ from schedd.engine import (
 from schedd.model import FOREVER, Answer, Never, Request, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.criteria import parse_criteria
-from schedd.plan.evaluate import CriterionWeights, ScoringColumns
+from schedd.plan.evaluate import CriterionValues, CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.plan import Plan
 from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement
 from schedd.policy.site import Placing
@@ -126,6 +126,8 @@ class PlanFork:
         self._adapter_amounts = adapter_amounts(published.nodes)
         self._hosts = sum(facts.cpus > 0 for facts in published.nodes.values())
         self._lock = threading.Lock()
+        self._evaluating = threading.Lock()
+        self._criteria: CriterionValues | None = None
 
     @property
     def generation(self) -> int:
@@ -149,6 +151,13 @@ class PlanFork:
             plan = self._plan.fork()
         limit_plan_work(plan)
         return plan
+
+    def evaluate(self) -> CriterionValues:
+        """Return the value of each criterion; concurrent and later callers share one computation."""
+        with self._evaluating:
+            if self._criteria is None:
+                self._criteria = Evaluation(self.copy(), self.columns, self.as_of).values()
+            return self._criteria
 
     def what_if(
         self,

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from schedd.engine import JobRecord, PlanSnapshot, job_status
 from schedd.plan.criteria import UNITS, Criterion
-from schedd.plan.evaluate import Evaluation
 from schedd.service.questions.plan_fork import PlanFork
 
 
@@ -75,5 +74,5 @@ def summarise_users(published: PlanSnapshot) -> tuple[UserSummary, ...]:
 
 def evaluate_criteria(fork: PlanFork) -> tuple[CriterionValue, ...]:
     """Return the value of each criterion, over the planned jobs."""
-    values = Evaluation(fork.copy(), fork.columns, fork.as_of).values()
+    values = fork.evaluate()
     return tuple(CriterionValue(one.value, float(values[one]), UNITS[one]) for one in Criterion)

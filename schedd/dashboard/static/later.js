@@ -1,4 +1,4 @@
-// An answer that takes long, and the smaller requests, are requested after the page.
+// What takes long, such as an answer or the smaller requests, is requested after the page.
 
 import { show } from "./live.js";
 
