@@ -146,6 +146,21 @@ def test_a_refused_start_is_no_breach_when_the_job_is_deleted_before_its_promise
     assert cluster.engine.state.breaches == 0
 
 
+@pytest.mark.parametrize(
+    ("outage", "code", "cause"), [(True, 0, Cause.OUTAGE), (False, 15001, Cause.REFUSED)]
+)
+def test_a_start_that_an_outage_refused_is_late_by_the_outage(outage: bool, code: int, cause: Cause) -> None:
+    cluster = Cluster(slack=0, check_wait=5)
+    cluster.obeys = False
+    cluster.submit("1")
+    (run,) = [decision for decision in cluster.decisions if isinstance(decision, Run)]
+    cluster.at(1)
+    (refused,) = cluster.server.refuse(run, code, "the server cannot be reached")
+    cluster.send(replace(refused, outage=outage))
+    cluster.at(10)
+    assert cluster.breaches("1") == [cause]
+
+
 def test_a_wide_job_keeps_its_place_when_its_run_decision_came_too_late_to_the_adapter() -> None:
     """On a busy machine the adapter read a decision after its expiry. It counted as a refusal of the job,
     which was planned five seconds later than before, thus behind all narrow jobs, days after its promise.

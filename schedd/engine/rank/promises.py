@@ -239,7 +239,10 @@ def _delay_cause(state: EngineState, record: JobRecord) -> Cause:
             return Cause.NODE_LOST
     if slot_limited(record.facts):
         return Cause.QUEUE
-    return Cause.REFUSED if record.back_off.refusal else halt_cause(state)
+    before = record.back_off
+    # A refusal by an outage counts neither as one of the job nor as one of busy nodes.
+    refused = before.refusal and (before.refusals or before.busy or before.returns)
+    return Cause.REFUSED if refused else halt_cause(state)
 
 
 def halt_cause(state: EngineState) -> Cause:
