@@ -1,6 +1,7 @@
 """Waiting for the planner's thread, but not for ever; and for the database, which may be gone."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -75,19 +76,26 @@ async def await_planner_or_storage(
     """Submit events and wait until the planner has handled them, or, if it is busy, until ``body``, which has
     them, is stored; None: it is stored.
 
-    Raises ProblemError, and the planner's error.
+    While the planner is far behind, nothing is stored. Raises ProblemError, and the planner's error.
     """
     future = cluster.submit(events)
-    waiting = asyncio.wrap_future(future)
-    done, _ = await asyncio.wait((waiting,), timeout=TIMEOUTS.early)
-    keeping = None if done else cluster.store_delivery(body, future)
+    if not cluster.has_database:
+        return await await_planner(cluster, future, seconds, hint)
+    until = time.monotonic() + seconds
+    waiting, keeping = asyncio.wrap_future(future), None
+    waiting.add_done_callback(lambda late: late.cancelled() or late.exception())  # it may come too late
+    while keeping is None and time.monotonic() < until:
+        await asyncio.wait((waiting,), timeout=TIMEOUTS.early)
+        if waiting.done():
+            break
+        keeping = cluster.store_delivery(body, future)
     if keeping is not None:
         stored = asyncio.wrap_future(keeping)
-        await asyncio.wait((waiting, stored), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        left = max(0.0, until - time.monotonic())
+        await asyncio.wait((waiting, stored), timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done() and stored.done() and stored.result():
-            waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
             return None
-    return await await_planner(cluster, future, seconds, hint)
+    return await await_planner(cluster, future, max(0.0, until - time.monotonic()), hint)
 
 
 async def submit_events(

@@ -10,8 +10,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.api import exchange_fast_path
+from schedd.api.planner_calls import TIMEOUTS
 from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
+from schedd.service.cluster import plan_loop
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.daemon import StoreSettings
@@ -234,7 +236,7 @@ def test_an_unnamed_adapter_gets_decisions_in_the_reply_to_events(client: TestCl
 
 @pytest.mark.parametrize("headers", [JSON, {"Content-Type": "application/json; charset=utf-8"}])
 def test_events_are_acknowledged_when_stored_if_the_planner_is_busy(
-    app: FastAPI, tmp_path: Path, headers: Headers
+    app: FastAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: Headers
 ) -> None:
     durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/s.sqlite"))
     clusters = Clusters({"main": EngineSettings()}, StillClock(), durable=durable)
@@ -246,6 +248,10 @@ def test_events_are_acknowledged_when_stored_if_the_planner_is_busy(
         with TestClient(app, headers={**ADAPTER, **headers}) as client:
             hurried = {"Prefer": "respond-async"}
             busy = loop.call_between_batches(lambda _: over.wait(WAIT_S))
+            with monkeypatch.context() as patch:
+                patch.setattr(plan_loop, "_MOST_AHEAD", 0)
+                patch.setattr(TIMEOUTS, "events", 0.1)
+                assert client.post(f"{MAIN}/events", content=BODY, headers=hurried).status_code == 503
             reply = client.post(f"{MAIN}/events", content=BODY, headers=hurried).json()
             assert reply["pending"]
             assert (reply["accepted"], reply["duplicates"]) == (len(EVENTS), [])

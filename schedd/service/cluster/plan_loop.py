@@ -110,13 +110,17 @@ class PlanLoop(PlannerCondition):
         self.adapter_contact.record_job_stamps(events)
         return self._inbox.deliver(events, self.check_leads, order=order)
 
+    @property
+    def has_database(self) -> bool:
+        return self._succession is not None
+
     def store_delivery(self, body: bytes, handled: "Future[DeliveryResult]") -> "Future[bool] | None":
         """Store the body of a submitted delivery, so that it can be acknowledged before it is ``handled``.
 
         The result is False if it was handled first, or could not be stored. None: the planner is too far
-        behind, or has no database.
+        behind now.
         """
-        if self._succession is None or self._inbox.pending > _MOST_AHEAD:
+        if self._inbox.pending > _MOST_AHEAD:
             return None
         return self._acknowledgements.store(body, handled)
 
