@@ -268,7 +268,8 @@ def history_entry_parts(kind: str, words: str) -> tuple[str, str]:
     if kind == "promise":
         return f"{words}; it was ", ""
     if kind in ("risk", "breach"):
-        return f"{words}; planned start ", ""
+        cause, by, event = words.partition(", by ")
+        return f"{describe_cause(cause)}{by}{event}; planned start ", ""
     return f"{words}: " if words else "", ""
 
 

@@ -16,6 +16,7 @@ from schedd.start_sentence import (
     format_day_time,
     format_near_time,
     format_utc,
+    history_entry_parts,
     is_forecast_fresh,
 )
 
@@ -221,3 +222,11 @@ def test_a_cell_of_a_table_has_words_of_the_sentence() -> None:
         assert words in text, (words, text)
         assert bool(words) == (found.certainty not in ("latest", "never", "unknown"))
     assert seen == set(get_args(Certainty))
+
+
+@pytest.mark.parametrize("kind", ["risk", "breach"])
+def test_history_describes_the_cause_of_a_promise_at_risk_or_broken_as_other_answers_do(kind: str) -> None:
+    words = "server, adapter or daemon outage, by clock:5"
+    before, _ = history_entry_parts(kind, words)
+    assert before == "the server, the adapter or the daemon was slow or away, by clock:5; planned start "
+    assert history_entry_parts(kind, "node lost")[0] == "a node was lost; planned start "

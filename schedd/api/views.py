@@ -90,7 +90,7 @@ class ClusterView:
     arriving: int
     """New jobs of a snapshot that the planner has not handled yet: the plan does not contain them."""
     breaches: int
-    """Promises that were not kept since the daemon started."""
+    """Promises that were not kept, in all: a restart of the daemon does not begin again."""
     at_risk: int
     """Promises that cannot be kept as planned now, of jobs that wait."""
     alerts: int

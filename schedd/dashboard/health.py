@@ -87,7 +87,7 @@ def _check_planner(loop: PlanLoop, leader: str) -> ComponentHealth:
 
 def _check_promises(loop: PlanLoop) -> ComponentHealth:
     risky, broken = loop.published.at_risk, loop.published.breaches
-    words = f"{risky or 'no'} {pluralise(risky, 'promise')} at risk; {broken} broken since the daemon started"
+    words = f"{risky or 'no'} {pluralise(risky, 'promise')} at risk; {broken} broken in all"
     return ComponentHealth("Promises", "warn" if risky else "good", words, "plan-metrics")
 
 
