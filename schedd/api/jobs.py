@@ -172,7 +172,7 @@ async def get_explanation(
     those marked `sooner` are so for any start before the planned one. Of several such sets one is shown.
     """
     known = find_job(cluster.name, cluster.published, visibility, job)
-    copy = await get_plan_fork(cluster)
+    copy = await get_plan_fork(cluster, known.id)
     found = await run_question(request, explain, copy, known.id, cluster.now())
     if found is None:  # it went meanwhile
         raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {known.id}")

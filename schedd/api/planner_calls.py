@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from schedd.api.problems import ProblemError
+from schedd.engine import published_record
 from schedd.service.cluster.deliveries import DeliveryResult
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.plan_fork import PlanFork
@@ -38,8 +39,9 @@ class PlannerTimeouts:
 TIMEOUTS: Final = PlannerTimeouts()
 
 
-async def get_plan_fork(cluster: PlanLoop) -> PlanFork:
-    """A copy of the plan to put questions to: an older one where the planner is busy for long.
+async def get_plan_fork(cluster: PlanLoop, job: str = "") -> PlanFork:
+    """A copy of the plan to put questions to: an older one where the planner is busy for long, if that has
+    the ``job`` of the question.
 
     Raises ProblemError.
     """
@@ -47,7 +49,7 @@ async def get_plan_fork(cluster: PlanLoop) -> PlanFork:
     try:
         found = await await_planner(cluster, cluster.fork(), TIMEOUTS.fork, "ask again in a moment")
     except ProblemError:
-        if older is None:
+        if older is None or (job and published_record(older.published, job) is None):
             raise
         found = older
     found.note_halt(cluster.published)

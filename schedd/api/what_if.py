@@ -88,7 +88,8 @@ async def post_what_if(
     if question.owner and not (caller.may("see all") or caller.owns(question.owner)):
         what = f"{caller.name} may not ask for {question.owner}"
         raise ProblemError("not-allowed", what, hint="leave owner out")
-    copy = await get_plan_fork(cluster)
+    asked = find_job(cluster.name, cluster.published, visibility, question.job).id if question.job else ""
+    copy = await get_plan_fork(cluster, asked)
     without_slots = _booking_slots(copy, question.bookings, caller)
     job = None
     if question.job is not None:

@@ -268,7 +268,23 @@ def test_a_pause_that_times_out_never_takes_effect(
     said = problem(client.post(f"{MAIN}/what-if", json={"request": "nodes=1"}), "not-ready")
     assert said["detail"] == "the database is unavailable: schedd.sqlite: database or disk is full"
     loop._retries.trouble = ""
+    monkeypatch.setattr(TIMEOUTS, "change", WAIT_S)
     assert client.post(f"{MAIN}/pause", json={"reason": "x"}).json()["paused"] == "x"
+
+
+def test_a_question_about_a_new_job_is_not_put_to_an_older_plan(
+    busy_cluster: TestClient, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`checkjob` said that there is no such job, a moment after `showq` had listed it."""
+    assert busy_cluster.get(f"{MAIN}/jobs/3.server/explain").status_code == 200
+    job = {"id": "77.server", "owner": "ann@login", "queue": "batch", "submitted": T, "resources": {}}
+    event = {"type": "job_queued", "id": "x:77", "time": T, "job": job}
+    assert busy_cluster.post(f"{MAIN}/events", json={"events": [event]}).status_code == 200
+    monkeypatch.setattr(TIMEOUTS, "fork", 0.01)
+    monkeypatch.setattr(loop, "fork", Future)  # the planner is busy
+    assert busy_cluster.get(f"{MAIN}/jobs/3.server/explain").status_code == 200
+    problem(busy_cluster.get(f"{MAIN}/jobs/77.server/explain"), "not-ready")
+    problem(busy_cluster.post(f"{MAIN}/what-if", json={"job": "77"}), "not-ready")
 
 
 def test_a_pause_needs_a_reason(client: TestClient) -> None:

@@ -142,6 +142,6 @@ async def _explain_job(
 ) -> tuple[PriorityView | None, Explanation | None]:
     """The job's priority, and why it does not start sooner. Raises ProblemError."""
     priority = await fetch_priority(cluster, job)
-    copy = await get_plan_fork(cluster)
+    copy = await get_plan_fork(cluster, job)
     found = await run_question(request, explain, copy, job, cluster.now())
     return priority, visibility.redact_explanation(found, copy.published) if found is not None else None

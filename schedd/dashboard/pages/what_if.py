@@ -240,7 +240,8 @@ async def ask_what_if(
 ) -> "WhatIfPage":
     """The what-if result; and the job in question as it is now."""
     question = asked.question(cluster.now())
-    copy = await get_plan_fork(cluster)
+    known = find_job(cluster.name, cluster.published, visibility, asked.job).id if asked.job else ""
+    copy = await get_plan_fork(cluster, known)
     job = find_job(cluster.name, copy.published, visibility, asked.job) if asked.job else None
     if job is not None and job.run.started >= 0:
         raise ProblemError("invalid", f"job {job.id} runs already")

@@ -128,7 +128,7 @@ async def get_tighter_walltime(
     record = find_job(cluster.name, published, visibility, job)
     gains: tuple[TighterWalltime, ...] = ()
     if forecast is not None:
-        fork = await get_plan_fork(cluster)
+        fork = await get_plan_fork(cluster, record.id)
         published = fork.published
         record = find_job(cluster.name, published, visibility, record.id)
         gains = await run_question(request, find_tighter_walltimes, fork, forecast, [record], cluster.now())
