@@ -179,6 +179,8 @@ def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribu
     text |= {name: value for name, value in optional.items() if value}
     if not job.exec_host:
         text.pop("exec_vnode", None)
+    if job.array is not None and not index:
+        text.pop("max_run_subjobs", None)  # only the array shows it
     for name, value in text.items():
         yield Attribute(name, value)
     for resource, value in sorted(job.resources.items()):

@@ -296,6 +296,9 @@ async def test_the_adapter_reads_the_emulated_server_like_a_real_server(tmp_path
     async with emulated() as server:
         array = server.submit("bob", resources={"select": "1:ncpus=2:mem=1gb"}, array="1-3")
         held = server.submit("eve", resources={"nodes": "2:ppn=2"}, holds="u")
+        for job in server.cluster.named(array):
+            job.attributes["max_run_subjobs"] = "1"
+        server.run(server.cluster.named(array)[0], {"n1": 2})
         host, port = server.address
         settings = {
             "server.family": "openpbs",
@@ -315,9 +318,10 @@ async def test_the_adapter_reads_the_emulated_server_like_a_real_server(tmp_path
         ("n1", "n2", "n3"), (4, 8 << 20)
     )
     assert {name: job.state for name, job in state.jobs.items()} == {
-        **{array.replace("[]", f"[{index}]"): "Q" for index in (1, 2, 3)},
+        **{array.replace("[]", f"[{index}]"): state for index, state in ((1, "R"), (2, "Q"), (3, "Q"))},
         held: "H",
     }
+    assert [state.jobs[array.replace("[]", f"[{index}]")].slot_limit for index in (1, 2, 3)] == [1, 1, 1]
 
 
 async def test_removed_attributes_leave_no_trace_on_a_job(tmp_path: Path) -> None:
