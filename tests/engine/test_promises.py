@@ -110,8 +110,7 @@ def test_the_plan_itself_keeps_a_margin_before_a_promise_for_late_ends_and_start
     """Searches and priorities used the slack to its last second; then each job that was ended at its walltime
     broke promises.
     """
-    settings = {"slack": slack, "end_allowance": 120, "site": {"priority": {"wish": 1.0}}}
-    cluster = Cluster(**settings)
+    cluster = Cluster(slack=slack, end_allowance=120, site={"priority": {"wish": 1.0}})
     cluster.submit("1")
     cluster.submit("2")
     for number in range(100):
@@ -156,6 +155,7 @@ def test_a_start_that_an_outage_refused_is_late_by_the_outage(outage: bool, code
     (run,) = [decision for decision in cluster.decisions if isinstance(decision, Run)]
     cluster.at(1)
     (refused,) = cluster.server.refuse(run, code, "the server cannot be reached")
+    assert isinstance(refused, RunRefused)
     cluster.send(replace(refused, outage=outage))
     cluster.at(10)
     assert cluster.breaches("1") == [cause]
@@ -173,6 +173,7 @@ def test_a_wide_job_keeps_its_place_when_its_run_decision_came_too_late_to_the_a
     (run,) = [decision for decision in cluster.decisions if isinstance(decision, Run)]
     cluster.at(75)
     (refused,) = cluster.server.refuse(run, 0, "the decision expired 15 s ago")
+    assert isinstance(refused, RunRefused)
     cluster.send(replace(refused, outage=True))
     cluster.at(85)
     assert (cluster.start("2"), cluster.start("3"), cluster.at_risk("1")) == (580, 580, "")

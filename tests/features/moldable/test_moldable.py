@@ -62,7 +62,9 @@ def test_a_job_is_shortened_for_a_reservation_that_admits_short_jobs(family: str
     make_reservation(cluster, "quick", 0, 5000, everywhere=bool(cores), shorter=300, **quick)
     submit(cluster, "1", family, 200, 2000)
     assert cluster.start("1") == 0
-    assert find_run(cluster, "1").walltime <= 300
+    walltime = find_run(cluster, "1").walltime
+    assert walltime is not None
+    assert walltime <= 300
     submit(cluster, "2", family, 400, 2000)
     assert cluster.start("2") == 5000
 
