@@ -61,7 +61,7 @@ def settle(state: EngineState, event: str) -> None:
         move_late_jobs(state, event)
         due = state.next_due_start() <= state.now
     if (due or state.risks) and state.starts_step("promises"):
-        break_overdue_promises(state, event)
+        break_overdue_promises(state)
     # 3. Jobs that can start because of freed capacity; then dispatch of all due jobs, before anything slow.
     if settings.backfill == "shortest" and is_backfilling(state) and state.starts_step("backfill"):
         run_backfill(state, event)

@@ -157,8 +157,11 @@ def test_a_start_that_an_outage_refused_is_late_by_the_outage(outage: bool, code
     (refused,) = cluster.server.refuse(run, code, "the server cannot be reached")
     assert isinstance(refused, RunRefused)
     cluster.send(replace(refused, outage=outage))
-    cluster.at(10)
+    cluster.server.now = T + 10
+    cluster.submit("2")
     assert cluster.breaches("1") == [cause]
+    # The newcomer whose event is handled then has nothing to do with it.
+    assert cluster.record("1").breaches[0].event == (f"clock:{T + 10}" if outage else refused.id)
 
 
 def test_a_wide_job_keeps_its_place_when_its_run_decision_came_too_late_to_the_adapter() -> None:

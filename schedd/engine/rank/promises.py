@@ -152,8 +152,9 @@ def _judge(
 # ---- overdue promises ---------------------------------------------------------------------------
 
 
-def break_overdue_promises(state: EngineState, event: str) -> None:
+def break_overdue_promises(state: EngineState) -> None:
     """Break the promises of jobs that should have started by now, each with the cause that put it at risk.
+    Where none was at risk, time broke it, and not the event that is handled now.
 
     Not while the server's state is unknown, and not directly after a refused start: the server may be about
     to report the job's deletion.
@@ -164,7 +165,7 @@ def break_overdue_promises(state: EngineState, event: str) -> None:
         record = state.by_slot[slot]
         if record is not None and _judged_after(state, record) < state.now:
             start = state.plan.start(slot)
-            risk = record.risk or Risk(state.now, event, _delay_cause(state, record))
+            risk = record.risk or Risk(state.now, f"clock:{state.now}", _delay_cause(state, record))
             _break(state, apply_step(record, Step.RISKED, lost=None, risk=risk), start)
             if start >= 0:
                 # The start of an overdue job is unknown; its place is moved on by then.
