@@ -17,7 +17,7 @@ from schedd.predict.start_calibration import CalibratedStart, StartCalibration
 
 EstimateKind = Literal["submission", "waiting", "hour"]
 ESTIMATE_KINDS: Final[tuple[EstimateKind, ...]] = get_args(EstimateKind)
-_VERSION: Final = 4
+_VERSION: Final = 5
 _HOUR_S: Final = 3600
 _SUBMISSION_S: Final = 600  # longest wait in seconds of an estimate that still counts as made at submission
 

@@ -9,7 +9,9 @@ outcomes for a correction, P90 is no earlier than the planned start by walltimes
 
 P50 is the median of the samples. Where it covers fewer than 48 or more than 56 % of the jobs, it is moved as
 far as these bounds. In both corrections, jobs that still wait count with their wait so far (Kaplan and Meier
-1958): the started jobs are a biased sample of early ones.
+1958): the started jobs are a biased sample of early ones. For the same reason the small step after a hit
+waits until P90 has passed. Outcomes of few periods get a margin for the error that the jobs of one period
+share.
 
 Nothing is learned from a wait during which all starts were halted, and it does not count in the accuracy: the
 estimate could not know it, and the next ones are no later because of it.
@@ -22,11 +24,12 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, comb, exp, floor, log
+from math import ceil, comb, exp, floor, log, sqrt
 from typing import Any, Final
 
 import numpy as np
 
+from schedd.plan.columns import Ints
 from schedd.predict.delays import NO_DELAY, Delay
 from schedd.predict.halts import Halts
 from schedd.predict.predictions import Floats
@@ -49,6 +52,10 @@ _P50_DOUBT: Final = 10  # outcomes with which half of the correction of P50 coun
 _PERIODS: Final = 100
 _LONGEST_WAIT_S: Final = 10 * 366 * 86_400
 _MISSES: Final = 0.1
+_NORMAL_P90: Final = 1.2816  # 90 % quantile of the normal distribution, 80 % quantile of its absolute value
+_PRIOR_SHARED: Final = 0.2
+"""Standard deviation of the error that the jobs of one period share, before periods are known."""
+_PRIOR_PERIODS: Final = 2  # number of periods with which this counts
 _CHANCE: Final = 0.01  # probability below which a deviation of P90's coverage is not attributed to chance
 _BAND_ENDS: Final = tuple(log(seconds + _FLOOR) for seconds in (600, 3_600, 6 * 3_600))
 """Upper bases of the bands of waits: 10 minutes, an hour, 6 hours."""
@@ -81,10 +88,19 @@ class WaitBand:
     outcomes: int = 0
     shift: float = 0.0
     p50_errors: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    periods: deque[int] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    """Number of the period of each error. Estimates issued after the first outcome of a period belong to the
+    next one, so that errors of different periods are independent.
+    """
+    period_since: int = 0  # time of the first outcome of the latest period
 
-    def add_error(self, error: float) -> None:
-        """Learn from the outcome of an estimate."""
+    def add_error(self, error: float, issued_at: int, now: int) -> None:
+        """Learn from the outcome, at ``now``, of an estimate issued at ``issued_at``."""
+        period = self.periods[-1] if self.periods else 0
+        if issued_at >= self.period_since:
+            period, self.period_since = period + 1, now
         self.errors.append(error)
+        self.periods.append(period)
         self.outcomes += 1
 
     def move(self, step: float) -> None:
@@ -93,17 +109,26 @@ class WaitBand:
 
     def copy(self) -> "WaitBand":
         """Return an independent copy."""
-        return replace(self, errors=self.errors.copy(), p50_errors=self.p50_errors.copy())
+        return replace(
+            self,
+            errors=self.errors.copy(),
+            p50_errors=self.p50_errors.copy(),
+            periods=self.periods.copy(),
+        )
 
     def save(self) -> list[Any]:
         """Return the state as JSON values."""
-        return [list(self.errors), self.outcomes, self.shift]
+        return [list(self.errors), self.outcomes, self.shift, list(self.periods), self.period_since]
 
     @classmethod
     def load(cls, plain: Sequence[Any]) -> "WaitBand":
         """Restore from the result of ``save``. Raises TypeError or ValueError for other input."""
-        errors, outcomes, shift = plain
-        new = cls(deque(errors, _WINDOW), outcomes, shift)
+        errors, outcomes, shift, periods, since = plain
+        new = cls(
+            deque(errors, _WINDOW), outcomes, shift, periods=deque(periods, _WINDOW), period_since=since
+        )
+        if len(new.errors) != len(new.periods):
+            raise ValueError(f"{len(new.errors)} errors of {len(new.periods)} periods")
         new.move(0.0)
         return new
 
@@ -117,6 +142,8 @@ class StartCalibration:
     )
     pending_p90: list[tuple[int, str]] = field(default_factory=list)
     """Heap of (P90, job) of the open estimates."""
+    early_hits: list[tuple[int, int]] = field(default_factory=list)
+    """Heap of (P90, index of the band) of started jobs with a P90 ahead."""
     estimates: dict[str, StartEstimate] = field(default_factory=dict)
     recent_hits: deque[tuple[bool, bool]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     """For each of the latest outcomes: started by P50, started by P90."""
@@ -229,16 +256,16 @@ class StartCalibration:
             return
         band = self.band(issued.base)
         waited = log(now - issued.issued_at + _FLOOR)
-        band.add_error(waited - issued.base)
+        band.add_error(waited - issued.base, issued.issued_at, now)
         if issued.p50_base is not None:
             self.band(issued.p50_base).p50_errors.append(waited - issued.p50_base)
         if now <= issued.expected.p90:
-            band.move(-_STEP * _MISSES)
+            heapq.heappush(self.early_hits, (issued.expected.p90, _band_index(issued.base)))
             self._record_outcome((now <= issued.expected.p50, True), issued.issued_at, now)
 
     def band(self, base: float) -> WaitBand:
         """Return the calibration of estimates with such a base."""
-        return self.bands[bisect_left(_BAND_ENDS, base)]
+        return self.bands[_band_index(base)]
 
     def _find_corrections(self, base: float, now: int) -> tuple[float, float]:
         """Return the corrections of P50 and P90: of the logarithm of a wait with such a base."""
@@ -248,25 +275,32 @@ class StartCalibration:
                 if self.halts.overlap(one.issued_at, now):
                     continue
                 waited = log(max(now - one.issued_at, 0) + _FLOOR)
-                still[bisect_left(_BAND_ENDS, one.base)][1].append(waited - one.base)
+                still[_band_index(one.base)][1].append(waited - one.base)
                 if one.p50_base is not None:
-                    still[bisect_left(_BAND_ENDS, one.p50_base)][0].append(waited - one.p50_base)
+                    still[_band_index(one.p50_base)][0].append(waited - one.p50_base)
             self._corrections = tuple(
                 (_p50_correction(band.p50_errors, waiting), _p90_correction(band, waiting_p90))
                 for band, (waiting, waiting_p90) in zip(self.bands, still, strict=True)
             )
-        return self._corrections[bisect_left(_BAND_ENDS, base)]
+        return self._corrections[_band_index(base)]
 
     def without_estimates(self) -> "StartCalibration":
-        return replace(self.copy(), pending_p90=[], estimates={})
+        return replace(self.copy(), pending_p90=[], early_hits=[], estimates={})
 
     def forget(self, job: str) -> None:
         """Discard the estimate of a job that will not start."""
         self.estimates.pop(job, None)
 
     def advance_clock(self, now: int) -> None:
-        """Count each estimate with a P90 before ``now`` as a miss, unless starts were halted meanwhile."""
+        """Count each estimate with a P90 before ``now`` as a miss, unless starts were halted meanwhile.
+
+        The small steps follow when P90 has passed, for hits as for misses. With steps at the starts, the hits
+        of a long queue come hours before its misses and make P90 earlier meanwhile.
+        """
         self._corrections = None
+        while self.early_hits and self.early_hits[0][0] < now:
+            _, index = heapq.heappop(self.early_hits)
+            self.bands[index].move(-_STEP * _MISSES)
         while self.pending_p90 and self.pending_p90[0][0] < now:
             moment, job = heapq.heappop(self.pending_p90)
             issued = self.estimates.get(job)
@@ -286,6 +320,7 @@ class StartCalibration:
             self,
             bands=tuple(band.copy() for band in self.bands),
             pending_p90=list(self.pending_p90),
+            early_hits=list(self.early_hits),
             estimates=dict(self.estimates),
             recent_hits=self.recent_hits.copy(),
             period_hits=self.period_hits.copy(),
@@ -300,6 +335,7 @@ class StartCalibration:
         return {
             "bands": [band.save() for band in self.bands],
             "pending_p90": sorted(self.pending_p90),
+            "early_hits": sorted(self.early_hits),
             "estimates": estimates,
             "recent_hits": [[p50, p90] for p50, p90 in self.recent_hits],
             "periods": [self.period_since, *self.period_hits],
@@ -315,6 +351,7 @@ class StartCalibration:
         new = cls(
             tuple(WaitBand.load(band) for band in plain["bands"]),
             [(moment, job) for moment, job in plain["pending_p90"]],
+            [(moment, band) for moment, band in plain["early_hits"]],
             {
                 job: StartEstimate(at, CalibratedStart(p50, p90), base, bases.get(job))
                 for job, at, p50, p90, base in plain["estimates"]
@@ -323,14 +360,21 @@ class StartCalibration:
             (sum(p50 for p50, _ in plain["recent_hits"]), sum(p90 for _, p90 in plain["recent_hits"])),
         )  # fmt: skip
         heapq.heapify(new.pending_p90)
+        heapq.heapify(new.early_hits)
         new.period_since, *periods = plain["periods"]
         new.halted = plain["halted"]
         new.period_hits.extend((hits, among) for hits, among in periods)
         if len(new.bands) != len(_BAND_ENDS) + 1:
             raise ValueError(f"{len(new.bands)} bands of waits, {len(_BAND_ENDS) + 1} are expected")
+        if not all(band in range(len(new.bands)) for _, band in new.early_hits):
+            raise ValueError("hits of unknown bands of waits")
         for band, errors in zip(new.bands, plain["p50_errors"], strict=True):
             band.p50_errors.extend(errors)
         return new
+
+
+def _band_index(base: float) -> int:
+    return bisect_left(_BAND_ENDS, base)
 
 
 def _binomial_tail(count: int, share: float, least: int) -> float:
@@ -356,7 +400,25 @@ def _p90_correction(band: WaitBand, waiting: Sequence[float]) -> float:
     started = float(np.quantile(seen, 1.0 - _MISSES))
     (likely,) = _censored_quantiles(seen, np.array(waiting), (1.0 - _MISSES,))
     most = started + _SHIFT_MOST - max(band.shift, 0.0)
-    return min(max(started, min(likely, most), -_MOST_DOWN), _MOST_UP)
+    found = max(started, min(likely, most)) + _period_margin(seen, np.array(band.periods))
+    return min(max(found, -_MOST_DOWN), _MOST_UP)
+
+
+def _period_margin(errors: Floats, periods: Ints) -> float:
+    """Return what P90 needs in addition to the quantile of the ``errors``, since they are of few periods.
+
+    Random effects: an error is the sum of one that all jobs of the period share and of the job's own. With
+    ``K`` periods the errors show only ``(K - 1) / K`` of the variance of the shared one, and the next period
+    has ``(K + 1) / K`` of it: the mean of the known ones is uncertain, too.
+    """
+    distinct, period = np.unique(periods, return_inverse=True)
+    count = distinct.shape[0]
+    medians = np.array([np.median(errors[period == k]) for k in range(count)])
+    own = float(np.quantile(np.abs(errors - medians[period]), 0.8)) / _NORMAL_P90
+    spread = float(np.square(medians - medians.mean()).sum())
+    shared = (_PRIOR_PERIODS * _PRIOR_SHARED**2 + spread) / (_PRIOR_PERIODS + count - 1)
+    shown, next_one = (own**2 + shared * (count + step) / count for step in (-1, 1))
+    return _NORMAL_P90 * (sqrt(next_one) - sqrt(shown))
 
 
 def _censored_quantiles(seen: Floats, beyond: Floats, levels: Sequence[float]) -> list[float]:

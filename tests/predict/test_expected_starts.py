@@ -1,12 +1,12 @@
 """Expected starts: decoding of the plan with predicted run times, and calibration."""
 
+import json
 import random
-from collections import deque
 from math import log
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.model import Chunk, Node, Request
@@ -175,10 +175,11 @@ def test_jobs_that_wait_count_in_p90_as_soon_as_they_are_late() -> None:
         calibration.issue_estimate(str(number), 0, 1_140, 1_140, 1_140)
     for number in range(80):
         calibration.record_start(str(number), 900)
-    assert calibration.estimate(900, 2_040, 2_040, 2_040).p90 == 2_040, "the others may be in time"
+    soon = calibration.estimate(900, 2_040, 2_040, 2_040).p90 - 900
+    assert 1_140 <= soon < 1_700, "the others may be in time"
     calibration.advance_clock(3_000)
     later = calibration.estimate(3_000, 4_140, 4_140, 4_140).p90 - 3_000
-    assert 2_400 < later < 3_000, "20 of 100 wait for 3,000 s; from the others alone it was 1,250 s"
+    assert 2_400 < later < 3_800, "20 of 100 wait for 3,000 s; from the others alone it was 1,250 s"
     restored = StartCalibration.load(calibration.save())
     assert restored.estimate(3_000, 4_140, 4_140, 4_140).p90 - 3_000 == later
 
@@ -213,6 +214,63 @@ def test_waiting_job_past_its_p90_is_a_single_miss() -> None:
     assert band.shift == shift
 
 
+def known_band(error: float, count: int, shift: float = 0.0) -> WaitBand:
+    """Return a band with equal errors, each of a period of its own."""
+    band = WaitBand(shift=shift)
+    for number in range(count):
+        band.add_error(error, number, number)
+    return band
+
+
+@given(st.lists(st.tuples(st.integers(60, 10**5), st.booleans()), max_size=30), st.integers(0, 10**5))
+def test_small_steps_follow_when_p90_has_passed_whether_the_job_started_or_not(
+    estimates: list[tuple[int, bool]], later: int
+) -> None:
+    """With steps at the starts, the hits of a long queue came hours before its misses: P90 covered 85 % of
+    the waits over six hours with 1,000 nodes.
+    """
+    calibration = StartCalibration()
+    passed = {}
+    for number, (wait, starts) in enumerate(estimates):
+        p90 = calibration.issue_estimate(str(number), 0, wait, wait, wait).p90
+        passed[number] = p90 < later
+        if starts:
+            calibration.record_start(str(number), 0)
+    calibration.advance_clock(later)
+    steps = sum(
+        0.03 * (-0.1 if starts else 0.9) for number, (_, starts) in enumerate(estimates) if passed[number]
+    )
+    assert abs(sum(band.shift for band in calibration.bands) - steps) < 1e-9
+    calibration = StartCalibration.load(json.loads(json.dumps(calibration.save())))
+    calibration.advance_clock(10**7)
+    steps = sum(0.03 * (-0.1 if starts else 0.9) for _, starts in estimates)
+    assert abs(sum(band.shift for band in calibration.bands) - steps) < 1e-9, "the later ones are saved"
+
+
+@given(st.integers(1, 13), st.integers(20, 23), st.floats(0, 0.3))
+@settings(max_examples=20)
+def test_p90_has_a_margin_for_errors_that_jobs_share_which_shrinks_with_the_periods(
+    periods: int, jobs: int, spread: float
+) -> None:
+    """Jobs of one period start equally late. With 1,000 nodes the draws hardly differ, so that only other
+    periods show by how much.
+    """
+    hours = 5 * 3_600
+
+    def margin(count: int) -> float:
+        calibration = StartCalibration()
+        band = calibration.band(log(hours))
+        for period in range(count):
+            for job in range(jobs):
+                band.add_error(spread * job / jobs, 1_000 * period, 1_000 * period + 1)
+        assert len(set(band.periods)) == count
+        p90 = calibration.estimate(0, hours, hours, hours).p90
+        return log((p90 + 60) / (hours + 60)) - float(np.quantile(band.errors, 0.9))
+
+    assert margin(periods) > margin(periods + 1) > 0
+    assert margin(1) < 0.4
+
+
 def test_deleted_job_changes_no_calibration() -> None:
     calibration = StartCalibration()
     calibration.issue_estimate("x", 0, 1000, 1000, -1)
@@ -223,9 +281,9 @@ def test_deleted_job_changes_no_calibration() -> None:
 
 
 def test_p90_lies_between_the_plan_and_the_90_percent_draw() -> None:
-    one = StartCalibration(tuple(WaitBand(deque([0.0] * 20), 20) for _ in range(4)))
-    assert one.estimate(0, 100, 5_940, 940).p90 == round((6_000 * 1_000) ** 0.5) - 60
-    assert one.estimate(0, 100, 5_940, -1).p90 == 5_940, "without draws, only the plan counts"
+    one = StartCalibration(tuple(known_band(0.0, 300) for _ in range(4)))
+    assert abs(one.estimate(0, 100, 5_940, 940).p90 - ((6_000 * 1_000) ** 0.5 - 60)) < 2
+    assert abs(one.estimate(0, 100, 5_940, -1).p90 - 5_940) < 2, "without draws, only the plan counts"
 
 
 def test_p90_is_no_earlier_than_the_plan_until_twenty_outcomes_are_known() -> None:
@@ -252,17 +310,18 @@ def test_jobs_waiting_through_an_outage_move_p90_by_a_bounded_factor() -> None:
     for number in range(1_000):  # as many hits as it takes for a tenth of that many misses
         calibration.issue_estimate(f"starts {number}", later, later + 600, later + 600, -1)
         calibration.record_start(f"starts {number}", later + 1)
+    calibration.advance_clock(later + 1_000_000)
     assert calibration.band(log(660)).shift < 0
 
 
 def test_expected_start_is_within_ten_years() -> None:
-    calibration = StartCalibration(tuple(WaitBand(deque([3.0] * 20), 20, 1.0) for _ in range(4)))
+    calibration = StartCalibration(tuple(known_band(3.0, 20, 1.0) for _ in range(4)))
     assert calibration.estimate(0, 1, 1 << 40, 1 << 40).p90 <= 10 * 366 * 86_400
 
 
 def test_excessive_saved_shift_is_bounded_on_load() -> None:
     plain = StartCalibration().save()
-    plain["bands"][2] = [[], 0, 27.5]
+    plain["bands"][2] = [[], 0, 27.5, [], 0]
     assert [band.shift for band in StartCalibration.load(plain).bands] == [0, 0, 1.0, 0]
 
 
