@@ -411,10 +411,11 @@ def _period_margin(errors: Floats, periods: Ints) -> float:
     ``K`` periods the errors show only ``(K - 1) / K`` of the variance of the shared one, and the next period
     has ``(K + 1) / K`` of it: the mean of the known ones is uncertain, too.
     """
-    distinct, period = np.unique(periods, return_inverse=True)
-    count = distinct.shape[0]
-    medians = np.array([np.median(errors[period == k]) for k in range(count)])
-    own = float(np.quantile(np.abs(errors - medians[period]), 0.8)) / _NORMAL_P90
+    ordered = errors[np.lexsort((errors, periods))]
+    _, begin, sizes = np.unique(np.sort(periods), return_index=True, return_counts=True)
+    medians = (ordered[begin + (sizes - 1) // 2] + ordered[begin + sizes // 2]) / 2
+    own = float(np.quantile(np.abs(ordered - np.repeat(medians, sizes)), 0.8)) / _NORMAL_P90
+    count = medians.shape[0]
     spread = float(np.square(medians - medians.mean()).sum())
     shared = (_PRIOR_PERIODS * _PRIOR_SHARED**2 + spread) / (_PRIOR_PERIODS + count - 1)
     shown, next_one = (own**2 + shared * (count + step) / count for step in (-1, 1))

@@ -384,7 +384,7 @@ def test_unknown_version_is_refused() -> None:
     with pytest.raises(CheckpointError):
         Engine.restore(text.replace(b'"predictor":{"version":5', b'"predictor":{"version":9'))
     plain, arrays = lived().outlook.save()
-    with pytest.raises(ValueError, match="version 9, this program reads 4"):
+    with pytest.raises(ValueError, match="version 9, this program reads 5"):
         RunTimePredictor.load({**plain, "version": 9}, arrays)
 
 
