@@ -39,11 +39,16 @@ class RecentDelays:
         self._current = None
 
     @property
+    def known(self) -> bool:
+        """Whether there are enough delays to expect the next one from them."""
+        return len(self._latest) >= _ENOUGH
+
+    @property
     def current(self) -> Delay:
         """The delay to expect next; zero before the first few."""
         if self._current is None:
             self._current = NO_DELAY
-            if len(self._latest) >= _ENOUGH:
+            if self.known:
                 found = np.quantile(self._latest, (0.5, 0.9), method="higher")
                 self._current = Delay(*found.tolist())
         return self._current

@@ -10,7 +10,7 @@ from operator import index
 from typing import Any, Final, Literal, get_args
 
 from schedd.plan.columns import Ints
-from schedd.predict.delays import LONGEST_DELAY_S, RecentDelays
+from schedd.predict.delays import LONGEST_DELAY_S, Delay, RecentDelays
 from schedd.predict.halts import Halts
 from schedd.predict.learner import Learner
 from schedd.predict.start_calibration import CalibratedStart, StartCalibration
@@ -52,6 +52,13 @@ class RunTimePredictor:
         due = self._due.pop(job, None)
         if due is not None:
             self.start_delays.record(at - due)
+
+    @property
+    def end_delay(self) -> Delay:
+        """Delay of the report of an end; until some are known, that of starts, whose messages take the same
+        way.
+        """
+        return self.end_delays.current if self.end_delays.known else self.start_delays.current
 
     def record_end_delay(self, seconds: int) -> None:
         """Learn the delay of the report of an end, unless an outage caused it."""

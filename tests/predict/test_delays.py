@@ -29,6 +29,20 @@ def test_damaged_delays_are_refused() -> None:
         RecentDelays.load([1, "2"])  # type: ignore[list-item]
 
 
+def test_ends_are_expected_as_late_as_starts_until_their_own_delays_are_known() -> None:
+    """The first jobs of a fresh daemon start minutes before the first one ends; without its delay the first
+    forecasts were too early.
+    """
+    predictor = RunTimePredictor()
+    for number in range(10):
+        predictor.record_dispatch(str(number), 1_000)
+        predictor.record_start_delay(str(number), 1_090)
+    assert predictor.end_delay == predictor.start_delays.current == Delay(90, 90)
+    for _ in range(5):
+        predictor.record_end_delay(0)
+    assert predictor.end_delay == NO_DELAY, "known ones count even if there is no delay"
+
+
 def test_estimate_of_a_due_job_includes_the_delay_at_once() -> None:
     calibration = StartCalibration()
     now = 10**8

@@ -174,7 +174,7 @@ def expected_starts_input(
         return None
     plan = state.plan.fork()
     plan.limit_work(all_of_them=_WORK)
-    end_delay = predictor.end_delays.current
+    end_delay = predictor.end_delay
     return ExpectedStartsInput(
         plan=plan,
         now=state.now,
