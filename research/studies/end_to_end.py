@@ -70,7 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
     window.set_defaults(step=_write_window)
     window.add_argument("log", type=Path)
     window.add_argument("out", type=Path)
-    window.add_argument("--skip", type=int, default=0, metavar="N", help="pass over the first N jobs")
+    window.add_argument("--skip", type=int, default=0, metavar="N", help="skip the first N jobs")
     window.add_argument("--jobs", type=int, default=360, metavar="N")
     window.add_argument("--divisor", type=float, default=32.0, metavar="D", help="of all times")
     submit = steps.add_parser("submit", help="submit each job at its time, and print the time of the first")

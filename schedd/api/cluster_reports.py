@@ -69,7 +69,7 @@ async def get_quality_report(
     begin = since if since is not None else max(0, (until if until is not None else now) - DAY_S)
     if loops and begin >= end:
         why = "it lies ahead" if begin >= now else f"it ends at {end}"
-        what = f"the period from {begin} on has no second in it: {why}"
+        what = f"the period from {begin} on is empty: {why}"
         raise invalid_problem("query.since", what, f"a moment before {end}")
     found = await run_in_threadpool(_read_reports, daemon, loops, begin, end)
     return reply(request, ClusterReports(since=begin, until=end, clusters=found))

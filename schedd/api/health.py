@@ -97,7 +97,7 @@ async def _not_ready_problem(request: Request, failures: Mapping[str, str]) -> P
         return ProblemError("not-ready", "; ".join(known))
     return ProblemError(
         "not-ready",
-        "a planner has stopped, waits for its database, or is not sure of its server's state",
+        "a planner has stopped, waits for its database, or does not know its server's state",
         hint="see the log for which and why, or ask with a token",
     )
 

@@ -54,7 +54,7 @@ class HoldView:
     kind: HoldKind
     name: str
     reason: Annotated[str, Field(description="Shown to all users whose jobs wait for it.")]
-    since: Annotated[int, Field(description="When it was last said, in seconds since the epoch.")]
+    since: Annotated[int, Field(description="When it was last set, in seconds since the epoch.")]
     by: Annotated[str, Field(description="Author of the hold.")]
 
 

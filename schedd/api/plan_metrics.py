@@ -131,7 +131,7 @@ async def get_accuracy(
     begin = since if since is not None else max(0, end - 30 * DAY_S)
     if begin >= end:
         why = "it lies ahead" if begin > now else f"it ends at {end}"
-        what = f"the period from {begin} on has no second in it: {why}"
+        what = f"the period from {begin} on is empty: {why}"
         raise invalid_problem("query.since", what, f"a moment before {end}")
     found = await run_in_threadpool(_read_accuracy, daemon, cluster, begin, end, now, queue, user)
     deadlines = deadline_accuracy_rows(cluster.published)

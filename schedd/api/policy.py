@@ -251,12 +251,12 @@ async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any]
     event = PolicyChanged(
         id=f"api:{secrets.token_hex(8)}", time=cluster.now(), version=version, site=site, by=who
     )
-    done = f"version {version}" if version else "withdrawn: the configuration's is back"
+    done = f"version {version}" if version else "withdrawn: the policy of the settings file is in force again"
     async with audit_act(cluster, who, "policy", done):
         await submit_events(cluster, [event], "the policy")
         in_force = cluster.published.policy_version
         if version and in_force < version:
-            raise ProblemError("not-now", f"the policy was not taken: version {in_force} is in force")
+            raise ProblemError("not-now", f"the policy was not changed: version {in_force} is in force")
     _log.warning("the policy was changed", cluster=cluster.name, by=who, version=version)
 
 

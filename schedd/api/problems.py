@@ -244,7 +244,7 @@ def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> Response:
         _log.error("a request failed", path=request.url.path, error=repr(error), exc_info=error)
-        detail = "the daemon failed over this request; its log says more"
+        detail = "an internal error; the daemon's log has the details"
         return problem_response(request.url.path, ProblemError("defect", detail))
 
 

@@ -35,7 +35,7 @@ class OneLineErrorParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """As argparse calls it."""
         text = " ".join(message.split())
-        self.exit(2, f"{self.prog}: {text}; `{self.chosen or self.prog} --help` says what there is\n")
+        self.exit(2, f"{self.prog}: {text}; `{self.chosen or self.prog} --help` shows the usage\n")
 
 
 class _DescribedActions(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001  (argparse has no public name for it)

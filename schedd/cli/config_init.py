@@ -55,9 +55,9 @@ def add_init(actions: Any) -> None:
         "init",
         "Ask for the ten settings that a site must decide, read pbs_server's settings, and write both files.",
         _init,
-        "Settings given as options are not asked. A token for the adapter is created: its hash is in "
-        "schedd.toml, the token in a separate file. Nothing is written before everything is valid. Exit "
-        "status: 0; 2 for invalid values, or if files exist already.",
+        "It does not ask for settings that are given as options. A token for the adapter is created: its "
+        "hash is in schedd.toml, the token in a separate file. Nothing is written before all is valid. "
+        "Exit status: 0; 2 for invalid values, or if files exist already.",
     )
     add = parser.add_argument
     folder = Path("/etc/schedd")
@@ -115,7 +115,7 @@ def _init(args: argparse.Namespace) -> int:
     host = ask.text("[server] host", args.host, "127.0.0.1")
     certificate = args.tls_certificate
     if host not in ("127.0.0.1", "localhost", "::1") and certificate is None:
-        certificate = Path(ask.plain("Certificate for it, with its key in the same file (PEM)", ""))
+        certificate = Path(ask.plain("TLS certificate and its key, in one PEM file", ""))
     names = ask.text("[auth] admins", args.admins, "", empty=True)
     others = ask.choice("[auth] others", args.others, "server", _OTHERS)
     database = ask.text("[store] url", args.database, "sqlite:////var/lib/schedd/schedd.sqlite")
@@ -296,7 +296,7 @@ def _read_server(server: PbsServerSettings) -> ServerSummary | None:
     try:
         return read_server_summary(AdapterSettings(server=server))
     except ServerUnreadableError as error:
-        print(f"The server is not asked: {error}", file=sys.stderr)
+        print(f"The server's settings were not read: {error}", file=sys.stderr)
         return None
 
 

@@ -19,8 +19,8 @@ def make_parser() -> argparse.ArgumentParser:
     """Its options."""
     parser = OneLineErrorParser(
         prog="schedd doctor",
-        description="Look at a site from the settings to the server, and say what to do.",
-        epilog="Looked at are the settings, rights, the port, the database and its disk, the compiled "
+        description="Check a site, from its settings to the server, and name what to do.",
+        epilog="It checks the settings, rights, the port, the database and its disk, the compiled "
         "kernels, the adapter's settings, and what the daemon says: versions, clocks, the adapter's age, "
         "whether jobs are started, the server's attributes that matter, names of nodes in the policy, open "
         "alerts. Nothing is changed. The "

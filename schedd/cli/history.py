@@ -55,7 +55,7 @@ def run(argv: Sequence[str]) -> int:
         known = found is not None and show(store, found, args.job or args.node)
     if not known:
         what = f"job {args.job}" if args.job else f"node {args.node}"
-        fail("history", f"the database knows of no {what} in cluster {args.cluster}", 1)
+        fail("history", f"the database has no {what} in cluster {args.cluster}", 1)
     return 0
 
 

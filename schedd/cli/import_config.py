@@ -87,7 +87,7 @@ def run(argv: Sequence[str]) -> int:
     if server:
         _import_server(server, args.family, args.auth, done)
     if any(done.site.get("priority", {}).values()):
-        message = "a job goes before others as far as each of them still starts by its promise: see slack"
+        message = "a job goes before others only if each of them still starts by its promise: see slack"
         done.note(Verdict.DIFFERS, 0, "priorities", message)
     settings = _comment_header(
         " and ".join([*([file.name] if file else []), *([server] if server else [])]), done
@@ -124,8 +124,8 @@ def _detect_format(file: Path, text: str) -> ConfigFormat:
     if maui == sched:
         fail(
             "import",
-            f"{file}: it looks like no maui.cfg, no sched_config and no output of qmgr; "
-            "say which with --from",
+            f"{file}: not recognised as a maui.cfg, a sched_config or output of qmgr; "
+            "name the format with --from",
         )
     names = {word.upper() for word in re.findall(r"^\s*([A-Za-z]\w*)", text, re.MULTILINE)}
     if maui and (

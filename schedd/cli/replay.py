@@ -95,7 +95,7 @@ def make_parser() -> argparse.ArgumentParser:
         "recommend one of the last three",
     )
     add("--jobs", metavar="N", type=int, help="only N jobs that ran")
-    add("--skip", metavar="N", type=int, default=0, help="pass over the first N (default: 0)")
+    add("--skip", metavar="N", type=int, default=0, help="skip the first N (default: 0)")
     add("--last", metavar="N", type=int, help="only the last N jobs that ran, instead of --jobs and --skip")
     add("--expected-starts", action="store_true", help="measure start estimates, too, in a second run")
     add(

@@ -21,7 +21,7 @@ EVENT_STEP: Final = "event"  # the step from one event time to the next
 _SPAN: Final = re.compile(r"([0-9]{1,9})([smhd]?)")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _MAX_JOBS_SHOWN: Final = 50
-_HELP: Final = "Enter: a step; a moment: run until then; e: to the next event; a: to the end; q: leave off"
+_HELP: Final = "Enter: a step; a moment: run until then; e: to the next event; a: to the end; q: quit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ def parse_log_time(word: str, prepared: Prepared) -> int:
         date = datetime.fromisoformat(word)
     except ValueError:
         raise TraceError(
-            f"{word}: no moment; a second of the log (86400), a time from its second 0 on (36h, 2d), or a "
-            "date in UTC (2002-07-28T12:00)"
+            f"{word}: not a time; give a second of the log (86400), a time from its second 0 on (36h, 2d), "
+            "or a date in UTC (2002-07-28T12:00)"
         ) from None
     if prepared.unix_start_time is None:
         raise TraceError(f"{word}: {prepared.name} does not say when it began (UnixStartTime): give seconds")
@@ -139,7 +139,7 @@ def _step_interactively(stepped: _SteppedReplay, step: int, asked: TextIO) -> No
             print(f"schedd replay: {error}; {_HELP}", file=sys.stderr)
             continue
         print(format_plan(stepped.advance_to(moment)))
-    print("schedd replay: the log is through", file=sys.stderr)
+    print("schedd replay: the log has ended", file=sys.stderr)
 
 
 def _read_line(asked: TextIO) -> str | None:
@@ -155,7 +155,7 @@ def _parse_target(stepped: _SteppedReplay, line: str, step: int) -> int:
         return stepped.simulation.next_moment or stepped.at
     moment = stepped.at + step if not line else parse_log_time(line, stepped.prepared)
     if moment < stepped.at:
-        raise TraceError(f"{line}: it is {stepped.at} already, and a replay goes on only")
+        raise TraceError(f"{line}: it is {stepped.at} already; a replay cannot go back")
     return moment
 
 
@@ -177,7 +177,7 @@ def _plan_lines(plan: PlanAtTime) -> Iterator[str]:
     past = f"{plan.ended:,} ended, {plan.to_come:,} to come"
     yield f"{counts}, {past}; {plan.procs_used:,} of {plan.procs:,} cpus in use"
     yield "next event: " + (
-        _format_moment(plan, plan.next) if plan.next is not None else "none, the log is through"
+        _format_moment(plan, plan.next) if plan.next is not None else "none, the log has ended"
     )
     if not plan.jobs:
         return

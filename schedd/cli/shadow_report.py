@@ -46,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
     with exit_on_error("shadow-report"), open_store(database_url(args.config)) as store:
         number = store.find_cluster(cluster)
         if number is None:
-            raise SettingsError(f"the database knows no cluster {cluster!r}")
+            raise SettingsError(f"the database has no cluster {cluster!r}")
         since = int(time.time() - days * 86_400)
         jobs = store.jobs_started_since(number, since)
         found = report_shadow(jobs, store.last_published_starts(number, since))

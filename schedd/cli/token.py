@@ -104,7 +104,7 @@ def _create(args: argparse.Namespace) -> int:
     print(token)
     until = f"until {_format_date(expires)}" if expires is not None else "until it is revoked"
     print(
-        f"token {made.id} of {name}, role {args.role}{_scope_suffix(made)}: counts within 2 seconds, {until}",
+        f"token {made.id} of {name}, role {args.role}{_scope_suffix(made)}: valid within 2 seconds, {until}",
         file=sys.stderr,
     )
     return 0
@@ -143,7 +143,7 @@ def _revoke(args: argparse.Namespace) -> int:
         for one in gone:
             _audit_token(store, "token revoke", one)
     if not gone:
-        fail("token", f"no token {token!r} that counts; `schedd token list` lists them", 1)
+        fail("token", f"no valid token {token!r}; `schedd token list` lists them", 1)
     for one in gone:
         print(f"revoked token {one.id} of {one.name}, role {one.role}{_scope_suffix(one)}")
     return 0

@@ -397,7 +397,7 @@ def test_the_readiness_check_reports_a_stopped_planner(client: TestClient, loop:
         for path in ("/readyz", "/leadz"):
             said = problem(client.get(path, headers=headers), "not-ready")["detail"]
             assert (
-                said == "a planner has stopped, waits for its database, or is not sure of its server's state"
+                said == "a planner has stopped, waits for its database, or does not know its server's state"
             )
     assert client.get(f"{MAIN}/jobs").json()["stale"].startswith("the planner stopped")
     assert 'schedd_failing{cluster="main"} 1.0' in client.get("/metrics").text

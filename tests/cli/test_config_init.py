@@ -123,7 +123,7 @@ def test_an_unreachable_server_is_reported_but_not_fatal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init(tmp_path, "--yes", "--server", "127.0.0.1:9", "--auth", "none") == 0
-    assert "The server is not asked: " in capsys.readouterr().err
+    assert "The server's settings were not read: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("family", ["torque", "openpbs"])
@@ -141,7 +141,7 @@ def test_a_program_that_is_no_pbs_server_is_reported_but_not_fatal(
             assert init(tmp_path, "--yes", "--server", server, "--auth", "none", "--family", family) == 0
         finally:
             web.shutdown()
-    assert "The server is not asked: " in capsys.readouterr().err
+    assert "The server's settings were not read: " in capsys.readouterr().err
 
 
 def test_an_imported_file_is_included(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

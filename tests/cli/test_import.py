@@ -80,7 +80,7 @@ def test_moab_cfg_is_detected(
 @pytest.mark.parametrize(
     ("name", "text", "more", "said"),
     [
-        ("notes.txt", "hello\n", [], "say which with --from"),
+        ("notes.txt", "hello\n", [], "name the format with --from"),
         ("maui.cfg", "USERCFG[a] MAXJOB=1\n", ["--cluster", "a b"], "a name has letters"),
         ("maui.cfg", "USERCFG[a] MAXJOB=1\n", ["-o", "/nowhere/x"], "/nowhere/x: No such file"),
     ],

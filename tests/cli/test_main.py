@@ -69,7 +69,7 @@ def test_usage_errors_are_single_lines(name: str, capsys: pytest.CaptureFixture[
     assert (code, shown.out) == (2, "")
     assert shown.err.startswith(f"schedd {name}: ")
     assert "--nonsense" in shown.err or "are required: " in shown.err
-    assert shown.err.endswith(f"; `schedd {name} --help` says what there is\n")
+    assert shown.err.endswith(f"; `schedd {name} --help` shows the usage\n")
     assert shown.err.count("\n") == 1
 
 

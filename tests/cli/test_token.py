@@ -46,7 +46,7 @@ def test_created_token_is_shown_once_and_revoked_by_name(
     made = capsys.readouterr()
     token = made.out.strip()
     assert re.fullmatch(r"[\w-]{43}", token)  # 256 bits in base64
-    assert re.match(r"token 1 of portal, role reader: counts within 2 seconds, until \d{4}-", made.err)
+    assert re.match(r"token 1 of portal, role reader: valid within 2 seconds, until \d{4}-", made.err)
     kept = open_store(config)
     tokens = Tokens(())
     tokens.set_stored(kept.tokens())
@@ -68,7 +68,7 @@ def test_created_token_is_shown_once_and_revoked_by_name(
     tokens.set_stored(kept.tokens())
     assert tokens.bearer(token) is None
     assert main(["token", "revoke", "1"]) == 1
-    assert "no token '1' that counts" in capsys.readouterr().err
+    assert "no valid token '1'" in capsys.readouterr().err
     assert main(["token", "list", "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     assert shown["revoked"] is not None

@@ -162,7 +162,7 @@ def _check_arguments(args: argparse.Namespace) -> None:
     if args.speed is not None and not args.speed > 0:
         raise ValueError(f"--speed {args.speed}: must be above 0")
     if args.log is not None and args.nodes is not None:
-        raise ValueError("--nodes: a log says itself how large its machine was; leave out --nodes or --log")
+        raise ValueError("--nodes: the log has the size of its machine; leave out --nodes or --log")
     if args.federation is not None:
         if args.log is not None or args.server != "torque":
             raise ValueError("--federation: leave out --log and --server; its clusters run TORQUE")

@@ -45,7 +45,7 @@ def _rows(found: JobCostView, now: int) -> list[tuple[str, str]]:
     start, unit = found.planned_start, found.currency
     lines = [("job", found.job)]
     if start is None:
-        lines.append(("start", "not known, so nothing is known of its cost"))
+        lines.append(("start", "not known, so its cost is not known either"))
     else:
         lines.append(("start", format_time_and_distance(start, now)))
         cost = found.cost

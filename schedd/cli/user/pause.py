@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 
-_MORE = "It holds over restarts. Needs the role operator or admin; on the daemon's socket root is one."
+_MORE = "The pause survives restarts. Needs the role operator or admin; on the daemon's socket root is one."
 
 
 def make_parser(name: str = "schedd pause") -> argparse.ArgumentParser:

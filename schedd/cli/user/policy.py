@@ -97,12 +97,12 @@ def merge_policy(words: Sequence[str], now: Mapping[str, Any], cluster: str | No
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
-            raise ClientError(f"{word}: a file stands alone; a change is KEY=VALUE")
+            raise ClientError(f"{word}: give either one file, or changes KEY=VALUE")
         path = [name.strip() for name in key.split(".")]
         if len(path) > 3 and path[0] == "clusters" and path[2] == "site":
             path = path[3:]
         if not all(path):
-            raise ClientError(f"{word}: no key stands before =")
+            raise ClientError(f"{word}: the key before = is missing")
         _set_value(site, path, value.strip())
     return site
 

@@ -16,7 +16,7 @@ def format_preview(found: PreviewView, now: int) -> str:
         owners = [f"{one.owner.partition('@')[0]} ({one.promises})" for one in found.owners_at_risk]
         parts.append(f"promises at risk of: {shorten_list(owners, _MAX_OWNERS_SHOWN)}")
     if found.running:
-        parts.append(f"running jobs go on there: {shorten_list([one.job for one in found.running], 5)}")
+        parts.append(f"jobs that keep running there: {shorten_list([one.job for one in found.running], 5)}")
     for one in found.preempted[:_MAX_JOBS_SHOWN]:
         lost = f"{one.lost:,} core-seconds of work lost"
         parts.append(f"running job {one.job} would be preempted for job {one.preemptor}: {lost}")

@@ -26,7 +26,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     def release(kind: HoldKind, name: str) -> Sequence[HoldView]:
         held = session.client.release(kind, name)
         if not args.json:
-            print(f"{kind} {name} is planned for again")
+            print(f"{kind} {name}: jobs are planned there again")
         return held
 
     held = change_each(names, release, "released")

@@ -32,8 +32,8 @@ def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
         "Show for each cluster over a period: its share of the work and of the cpus, the use of its "
         "cpus and licences relative to capacity and demand, the share of jobs with a deadline that "
         "missed it, and the mean slowdown of the others; and waits by queue.",
-        "TIME is 2026-12-01T08:00 or 08:00; times ahead have no report.",
-        {**EXIT_CODES, 1: "answered, but nothing is known of this period"},
+        "TIME is 2026-12-01T08:00 or 08:00; a future period has no report.",
+        {**EXIT_CODES, 1: "answered, but there is no data for this period"},
     )
     add = found.add_argument
     add("--since", metavar="TIME", help="start of the period (default: a day before its end)")

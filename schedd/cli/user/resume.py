@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 
 _MORE = (
-    "After a pause, and after another scheduler was met. Needs the role operator or admin; on the daemon's "
-    "socket root is one."
+    "Use it after a pause, or after another scheduler has started jobs. Needs the role operator or admin; on "
+    "the daemon's socket root is one."
 )
 
 

@@ -115,5 +115,5 @@ def _legend(bars: list[Bar], marks: dict[str, str], begin: int) -> str:
         for job, bar in named.items()
     ]
     if not lines:
-        return "nothing is placed then"
+        return "nothing is planned then"
     return format_table(("", "JOB", "USER", "STATE", "START", "FREE AGAIN"), lines)

@@ -150,14 +150,14 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         raise ClientError("name a job, or NODES@PPN@WALLTIME, or a list with -l")
     if what and "@" not in what:
         if args.cheapest_by is not None:
-            raise ClientError("--cheapest-by is of a what-if, not of a job")
+            raise ClientError("--cheapest-by applies only to a what-if, not to a job")
         if args.queue:
-            raise ClientError("-q is of a what-if, not of a job")
+            raise ClientError("-q applies only to a what-if, not to a job")
         if args.compare:
-            raise ClientError("--compare is of a what-if; of a job, write -l")
+            raise ClientError("--compare applies only to a what-if; for a job, give -l")
         for option, value in (("-t", args.array), ("-W", args.depend), ("--after", args.after)):
             if value:
-                raise ClientError(f"{option} is of a what-if, not of a job")
+                raise ClientError(f"{option} applies only to a what-if, not to a job")
         return _show_job(session, args)
     if what and args.request is not None:
         raise ClientError(f"{what} and -l {args.request} are two what-ifs")

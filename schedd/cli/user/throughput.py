@@ -42,7 +42,7 @@ def make_parser(name: str = "schedd throughput") -> argparse.ArgumentParser:
         help="stop when the rate changes by less than this (default: %(default)s)",
     )
     add("--kind", default="", metavar="NAME", help="node or property for the printed rate")
-    add("--json", action="store_true", help="print all that was measured as JSON")
+    add("--json", action="store_true", help="print all measurements as JSON")
     add("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the command, with {} for the number")
     return found
 
@@ -124,7 +124,7 @@ def _check_arguments(args: argparse.Namespace) -> None:
     if not args.command:
         raise ValueError("which command? Give it at the end, with {} for the number of units")
     if not any("{}" in word for word in args.command):
-        raise ValueError("the command has no {}: where does the number of units stand?")
+        raise ValueError("the command has no {}, which stands for the number of units")
     if not 0 < args.steady < 100:
         raise ValueError(f"--steady {args.steady:g}: percent, between 0 and 100")
     if args.kind and not re.fullmatch(r"[A-Za-z0-9_.-]+", args.kind):

@@ -42,7 +42,7 @@ async def _get_balance(
     end = min(until, now) if until is not None else now
     begin = since if since is not None else max(0, end - DAY_S)
     if begin >= end:
-        what = f"the period from {begin} on has no second in it: it ends at {end}"
+        what = f"the period from {begin} on is empty: it ends at {end}"
         raise invalid_problem("query.since", what, f"a moment before {end}")
     rows = await run_in_threadpool(_balance_rows, federation, begin, end)
     return BalanceView(since=begin, until=end, clusters=rows)

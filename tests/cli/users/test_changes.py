@@ -185,7 +185,7 @@ def test_nodes_and_queues_are_held_and_released(
     assert run("hold")[1] == held[1]
     assert "waiting for queue batch, which is held" in run("showq", "-b")[1]
     assert run("release", "-w", "n2", "-q", "batch")[1] == (
-        "node n2 is planned for again\nqueue batch is planned for again\n"
+        "node n2: jobs are planned there again\nqueue batch: jobs are planned there again\n"
     )
     assert run("release", "-w", "n2")[0] == 2
     assert run("release")[0] == 2
@@ -199,7 +199,7 @@ def test_nodes_and_queues_are_held_and_released(
         "schedd hold: no node, property or state n9; allowed: n1, n2, n10\n",
     )
     assert run("hold", "-w", "n[1-2]", "--reason", "x")[1].count("\nnode  n") == 2
-    assert run("release", "-w", "n*")[:2] == (0, "node n* is planned for again\n")
+    assert run("release", "-w", "n*")[:2] == (0, "node n*: jobs are planned there again\n")
     assert run("hold") == (0, "nothing is held\n", "")
 
 

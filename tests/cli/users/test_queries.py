@@ -115,7 +115,7 @@ def test_showstart_answers_for_a_hypothetical_job(run: Run) -> None:
 def test_showstart_of_a_job_takes_a_partition_as_an_alteration_and_no_queue(run: Run) -> None:
     assert "altered to" not in run("showstart", "2")[1]
     assert "\naltered to " in run("showstart", "2", "--partition", "all")[1]
-    assert run("showstart", "2", "-q", "long")[2].endswith("-q is of a what-if, not of a job\n")
+    assert run("showstart", "2", "-q", "long")[2].endswith("-q applies only to a what-if, not to a job\n")
     both = run("showstart", "-l", "select=1:ncpus=1,node_partition=a", "--partition", "b")[2]
     assert both.endswith("--partition b and node_partition in -l are two requests\n")
 
@@ -428,13 +428,15 @@ def test_a_jobs_cost_is_shown(run: Run, loop: PlanLoop) -> None:
     ]
     assert run("cost", "4")[:2] == (
         1,
-        "job    4.srv.site\nstart  not known, so nothing is known of its cost\n",
+        "job    4.srv.site\nstart  not known, so its cost is not known either\n",
     )
     assert run("cost", "99")[0] == 3
     code, out, _ = run("showstart", "1@8@1:00:00", "--cheapest-by", "+2d")
     assert code == 0
     assert re.search(r"^cheapest +4\.00 at Tue 14 Nov \d\d:\d\d:\d\d on n\d$", out, re.MULTILINE)
-    assert run("showstart", "5", "--cheapest-by", "+2d")[2].endswith("is of a what-if, not of a job\n")
+    assert run("showstart", "5", "--cheapest-by", "+2d")[2].endswith(
+        "applies only to a what-if, not to a job\n"
+    )
     _, both, _ = run("showstart", "1@8@1:00:00", "--compare", "walltime=60")
     first, found, second = both.partition("\ncompared with ")
     assert found
