@@ -32,4 +32,4 @@ def _closing_event(item: FederationItem[Any], attempt: Attempt, now: int) -> Fed
             return AttemptRefused(**about, text=words)
     elif attempt.phase == "withdrawing" and not released:
         return AttemptWithdrawn(**about)
-    return AttemptEnded(**about, how="lost", text=f"{words}: look there whether it runs")
+    return AttemptEnded(**about, how="lost", text=f"{words}: check there whether it runs")

@@ -202,7 +202,7 @@ class MemberClusterSettings(Section):
     def unsupported_reason(self, resources: Mapping[str, str]) -> str:
         """Return why the cluster's server cannot take a job with these resources; empty if it can."""
         if self.family == "torque" and request_family(resources) == "openpbs":
-            return "its server does not know select (clusters.NAME.family)"
+            return "its server does not support select (clusters.NAME.family)"
         return ""
 
     @property

@@ -125,7 +125,7 @@ def test_select_components_go_to_openpbs(tmp_path: Path) -> None:
         apart = simulation.submit({**chunk, "clusters": ["a"]})
         simulation.go(5)
         assert (
-            "component 1 cannot go to a: its server does not know select"
+            "component 1 cannot go to a: its server does not support select"
             in simulation.federation.coallocation_operations.notes[apart]
         )
     finally:

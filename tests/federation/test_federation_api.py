@@ -462,7 +462,7 @@ def test_select_request_goes_only_to_openpbs(harness: FederationHarness) -> None
     assert harness.federation.pending_actions("north") == []
     asked = {"request": BY_SELECT["request"]}
     rows = ann.post("/v1/federation/what-if", json=asked).json()["clusters"]
-    knows = {row["cluster"]: "does not know select" not in row["why"] for row in rows}
+    knows = {row["cluster"]: "does not support select" not in row["why"] for row in rows}
     assert knows == {"north": False, "south": True}
 
 
@@ -479,7 +479,7 @@ def unasked(harness: FederationHarness, cluster: str, question: PlanQuestion) ->
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"clusters": ["north"]}, "no cluster takes it: its server does not know select"),
+        ({"clusters": ["north"]}, "no cluster takes it: its server does not support select"),
         ({"request": "select=0:ncpus=4"}, "select"),
         ({"request": "select=2:ncpus=x"}, "ncpus"),
     ],

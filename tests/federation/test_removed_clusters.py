@@ -31,7 +31,7 @@ def test_a_job_that_may_run_at_a_removed_cluster_is_lost(harness: FederationHarn
     assert ann.get(f"{HERE}/{job}").json()["over"] == ""
     _without_north(harness)
     found = ann.get(f"{HERE}/{job}").json()
-    assert (found["over"], found["text"]) == ("lost", f"{_WORDS}: look there whether it runs")
+    assert (found["over"], found["text"]) == ("lost", f"{_WORDS}: check there whether it runs")
     harness.report("south")
     there, move = harness.federation.jobs[job].attempts
     assert (there.phase, move.phase) == ("ended", "withdrawing"), "it must not run twice"

@@ -361,7 +361,7 @@ def move_late_jobs(state: EngineState, event: str) -> None:
     If one job is that late, all late jobs move: others would overtake it.
     """
     state.next_due = None
-    words = f"it was not started in time: {state.halted or 'the scheduler was not there'}"
+    words = f"it was not started in time: {state.halted or 'the daemon was down or busy'}"
     cause = halt_cause(state)
     gone = delay_late_jobs(state, state.plan.due_jobs(state.now - 1), event, cause, words)
     replan_displaced(state, *gone, event, cause, words)

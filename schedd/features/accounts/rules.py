@@ -94,7 +94,7 @@ def wait_for_account(rules: AccountSettings, account: Account | None, facts: Job
     name = find_account(rules, facts)
     if not name:
         return WaitingFor("account", f"an account to be named, by the job's {rules.by}")
-    return WaitingFor("account", f"account {name}, which there is not")
+    return WaitingFor("account", f"account {name}, which does not exist")
 
 
 def idle_hooks(state: EngineState) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ class AlternativesRequest(BaseModel):
         ),
     ] = None
     population: Annotated[int, Field(description="Plans of one generation.", ge=4, le=1_000)] = 24
-    seed: Annotated[int, Field(description="Of all that is drawn.", ge=0, lt=1 << 32)] = 0
+    seed: Annotated[int, Field(description="Seed of all random choices.", ge=0, lt=1 << 32)] = 0
     plans: Annotated[int, Field(description="Maximum number of plans in the set.", ge=1, le=50)] = 12
     weights: Annotated[
         Mapping[str, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]] | None,

@@ -170,7 +170,7 @@ class PlanAlternatives:
         or unknown objectives, PlannerStopped, TimeoutError and PymooMissing.
         """
         if not self._lock.acquire(blocking=False):
-            raise SearchInProgress("alternative plans are sought already")
+            raise SearchInProgress("a search for alternative plans is running already")
         try:
             self._stopping = False
             return self._search(how, weights, by)

@@ -286,7 +286,7 @@ def _booking_owner(caller: Bearer, body: BookingRequest) -> str:
     own = caller.name.partition("@")[0]
     owner = body.owner.partition("@")[0] or own
     if owner != own and not (caller.may("steer") or caller.may("transfer jobs")):
-        raise ProblemError("not-allowed", f"{caller.name} may book in his own name alone")
+        raise ProblemError("not-allowed", f"{caller.name} may book only under this name")
     return owner
 
 
@@ -357,7 +357,7 @@ async def _act_on_booking(
 def _booking_outcome(request: Request, cluster: PlanLoop, name: str) -> Response:
     booking = published_bookings(cluster.published).get(name)
     if booking is None:
-        raise ProblemError("not-ready", f"what became of booking {name} is not known yet", hint=_HINT)
+        raise ProblemError("not-ready", f"the outcome of booking {name} is not known yet", hint=_HINT)
     if booking.phase == "refused":
         offers = [asdict(_option_view(i, one)) for i, one in enumerate(booking.options, 1)]
         hint = "POST …/accept accepts one of the options; nothing is booked yet" if offers else None

@@ -40,9 +40,9 @@ def overdue(state: EngineState, booking: Booking) -> str:
         words = f"it could not be started within {event.late} s of {format_moment(booking.start)}"
         return f"{words}: {_missing_start_reason(state, event.transfer)}"
     if event.arming and not booking.armed and now >= _unarmed_until(booking):
-        return "no word in time that all parts of its group may start"
+        return "no message came in time that all its components may start"
     if event.guard and now >= booking.start + event.guard:
-        return "no confirmation in time that all parts of its group had started"
+        return "no confirmation came in time that all its components had started"
     return ""
 
 
@@ -68,4 +68,4 @@ def _missing_start_reason(state: EngineState, transfer: str) -> str:
         return "the server does not have it"
     if isinstance(job.answer, WaitingFor):
         return f"it waits for {job.answer.what}"
-    return job.back_off.refusal or "its run decision came to nothing"
+    return job.back_off.refusal or "its run decision was not carried out"

@@ -170,7 +170,7 @@ def _parse_duration(text: str) -> int:
     """A length in seconds. Raises ClientError."""
     found = _SPAN.fullmatch(text)
     if found is None:
-        raise ClientError(f"{text}: no length of time; write 2:00:00 or 90m")
+        raise ClientError(f"{text}: not a duration; write 2:00:00 or 90m")
     if found[6]:
         return int(found[5]) * _UNITS[found[6]]
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:4])

@@ -78,7 +78,7 @@ class ShareTree(Section):
     @model_validator(mode="after")
     def _be_a_tree(self) -> Self:
         if not self.levels or len(set(self.levels)) < len(self.levels):
-            raise self._fault("levels", "", "a tree needs a level, and none twice")
+            raise self._fault("levels", "", "a tree needs at least one level, each only once")
         for child, parent in self.parents.items():
             if parent not in self.parents and parent not in self.shares:
                 reason = f"the parent {parent!r} is unknown: give it an entry in shares"

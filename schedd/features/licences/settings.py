@@ -35,7 +35,7 @@ class LicenceSettings(Section):
         if self.copies is None and not self.command and not self.lent:
             raise ValueError("copies, command or lent must be set")
         if self.command and self.lent:
-            raise ValueError("command and lent: only one of them says how many there are")
+            raise ValueError("set either command or lent, not both")
         return self
 
 

@@ -167,7 +167,7 @@ class TransferSubmission(BaseModel):
         for name in words:
             if name not in TRANSFER_ATTRIBUTES:
                 raise ValueError(
-                    f"{name} cannot be handed over; there is {', '.join(sorted(TRANSFER_ATTRIBUTES))}"
+                    f"{name} cannot be transferred; these can: {', '.join(sorted(TRANSFER_ATTRIBUTES))}"
                 )
         return words
 

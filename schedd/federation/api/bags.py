@@ -213,7 +213,7 @@ def _recheck_ends(
         else:
             continue
         raise ProblemError(
-            "moved-on", f"offer {offer.id} holds no longer: {name}: {why}", hint=_NEW_OFFER_HINT
+            "moved-on", f"offer {offer.id} is no longer valid: {name}: {why}", hint=_NEW_OFFER_HINT
         )
     return ends
 

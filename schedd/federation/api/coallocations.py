@@ -69,7 +69,7 @@ class ComponentRequest(FederatedRequest):
         unknown = [name for name in words if name not in TRANSFER_ATTRIBUTES]
         if unknown:
             known = ", ".join(sorted(TRANSFER_ATTRIBUTES))
-            raise ValueError(f"{unknown[0]} cannot be handed over; there is {known}")
+            raise ValueError(f"{unknown[0]} cannot be transferred; these can: {known}")
         return words
 
     @model_validator(mode="after")

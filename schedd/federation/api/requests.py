@@ -130,7 +130,7 @@ class JobScript(BaseModel):
         for name in words:
             if name not in TRANSFER_ATTRIBUTES:
                 known = ", ".join(sorted(TRANSFER_ATTRIBUTES))
-                raise ValueError(f"{name} cannot be handed over; there is {known}")
+                raise ValueError(f"{name} cannot be transferred; these can: {known}")
         return words
 
 

@@ -165,7 +165,7 @@ def read_submission(
     """
     work = read_script_options(args, script, environment)
     if not work["request"]:
-        raise ValueError("what does it ask for? Give -l, such as -l nodes=1:ppn=4,walltime=1:00:00")
+        raise ValueError("the request is missing: give -l, such as -l nodes=1:ppn=4,walltime=1:00:00")
     return {
         **work,
         "clusters": [one for one in args.only.split(",") if one],
@@ -187,7 +187,7 @@ def _parse_indices(text: str) -> str:
     """The first and the last index that an array is asked for with. Raises ValueError."""
     found = _RANGE.fullmatch(text)
     if found is None:
-        more = "; a step, a list and a limit (%) cannot be handed over" if set(text) & set(":,%") else ""
+        more = "; a step, a list and a limit (%) cannot be transferred" if set(text) & set(":,%") else ""
         raise ValueError(f"-t {text}: give the first and the last index, such as 0-99{more}")
     first, last = int(found[1]), int(found[2] or found[1])
     if last < first:
@@ -272,7 +272,7 @@ class _SubmitOptions:
             name, equals, value = words.partition("=")
             if name not in _W_ATTRIBUTES or not equals:
                 there = ", ".join(f"{one}=" for one in _W_ATTRIBUTES)
-                raise ValueError(f"-W {words}: a federation does not know it; of -W it takes {there}")
+                raise ValueError(f"-W {words}: not supported by a federation, which takes {there}")
             self.attributes[name] = value
 
 

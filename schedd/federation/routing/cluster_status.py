@@ -85,7 +85,7 @@ class ClusterStatus:
     def unsupported_reason(self, resources: Mapping[str, str]) -> str:
         """Return why the cluster's server cannot take a job with these resources; empty if it can."""
         if self.family == "torque" and request_family(resources) == "openpbs":
-            return "its server is TORQUE, which does not know select"
+            return "its server is TORQUE, which does not support select"
         return ""
 
 

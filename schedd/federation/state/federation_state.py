@@ -239,7 +239,7 @@ class FederationState:
         """Return why the cluster refuses a repeated request about a job, or that it lost it; else empty."""
         if (job.id, attempt.number) in self._lost.get(attempt.cluster, ()) and attempt.live:
             return (
-                f"{attempt.cluster} does not know the job any more, since its database was lost: look there "
+                f"{attempt.cluster} does not know the job any more, since its database was lost: check there "
                 "whether it runs; a cancelled job is forgotten"
             )
         name = transfer_name(self._rules, job, attempt)

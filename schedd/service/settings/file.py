@@ -107,7 +107,7 @@ class CoreSettings(_FileSettings):
         )
         if closed and self.server.socket is None and self.store.url == "memory":
             raise ValueError(
-                "auth: there are no tokens, and none can be kept, so nobody could do anything: set "
+                "auth: there are no tokens, and none can be kept, so nobody could log in: set "
                 'token_file, list [[auth.tokens]], set server.socket (or set anonymous = "reader", for '
                 "reading alone)"
             )

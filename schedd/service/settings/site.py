@@ -39,7 +39,7 @@ class NodeSetSettings(Section):
         if bool(self.by) == bool(self.sets):
             raise ValueError("one of by and sets must be set, and only one")
         if self.strict and self.wait:
-            raise ValueError("wait says how long, strict that it is forever: only one of them can be set")
+            raise ValueError("set either wait (how long) or strict (forever), not both")
         return self
 
 

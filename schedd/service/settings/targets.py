@@ -84,7 +84,7 @@ async def resolve_targets(
     if not good:
         listed = ", ".join(map(str, found)) or "nothing"
         raise TargetRefused(
-            f"{host} is {listed}: no address of the world; where that is meant, name the host or the network "
+            f"{host} is {listed}: not a public address; if that is intended, name the host or the network "
             "in the webhook's `allow`"
         )
     return tuple(_target(parts, host, one) for one in good)

@@ -176,7 +176,7 @@ def test_jobs_without_access_or_with_an_unknown_account_wait() -> None:
     site.submit("4")
     assert site.wait_reason("1") == "account: account phys to be open to ann"
     assert site.start("2") == 0
-    assert site.wait_reason("3") == "account: account chem, which there is not"
+    assert site.wait_reason("3") == "account: account chem, which does not exist"
     assert site.wait_reason("4") == "account: an account to be named, by the job's account"
     site.set_account("chem", amount=10_000)
     site.set_account(amount=10_000)
@@ -364,7 +364,7 @@ def test_changed_policy_applies_to_all_jobs() -> None:
     site.submit("2", "2:ppn=4", 100, account="chem")
     changed = {"accounts": {"unknown": "wait"}}
     site.send(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=changed))
-    assert (site.start("1"), site.wait_reason("2")) == (0, "account: account chem, which there is not")
+    assert (site.start("1"), site.wait_reason("2")) == (0, "account: account chem, which does not exist")
 
 
 @pytest.mark.parametrize("policy", ["easy", "fcfs", "sjf"])
