@@ -195,7 +195,7 @@ def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any], most: int 
         answer = case.call(headers={"Authorization": f"Bearer {token('admin')}"}, timeout=WAIT_S)
         if answer.status_code == 413:  # refused for its size, before it is parsed
             chosen = CHECKS
-        if answer.status_code == 503 and "are sought already" in answer.text:
+        if answer.status_code == 503 and "is running already" in answer.text:
             # A policy that was put before has alternatives sought by the daemon itself, one search at a time.
             chosen = tuple(check for check in chosen if check is not not_a_server_error)
         case.validate_response(answer, checks=chosen)

@@ -45,7 +45,7 @@ def test_the_output_is_valid_in_schedd_toml(file: str, capsys: pytest.CaptureFix
     printed = capsys.readouterr()
     table = settings_in(printed.out, "east")
     assert site_policy(ClusterSettings(**table).site.plain).part(FairShareSettings).tree is not None
-    assert "as far as each of them still starts by its promise" in printed.err
+    assert "only if each of them still starts by its promise" in printed.err
     assert printed.err.startswith("Blockers: unsupported, and significant for users (")
     blockers = [line for line in printed.out.splitlines() if line.startswith("# BLOCKER")]
     assert len(blockers) == int(printed.err.partition("(")[2].partition(")")[0])

@@ -132,14 +132,14 @@ def test_typing_errors_are_reported_and_prompted_again(
     assert main(["replay", str(log), "--step", "40"]) == 0
     said = capsys.readouterr().err
     assert "1: it is 50 already" in said
-    assert "soon: no moment" in said
+    assert "soon: not a time" in said
     assert "does not say when it began" in said
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--until", "soon"), "soon: no moment"),
+        (("--until", "soon"), "soon: not a time"),
         (("--until", ","), "--until: give a moment"),
         (("--until", "2001-09-09"), "does not say when it began"),
         (("--step", "0"), "--step 0: a time above 0"),

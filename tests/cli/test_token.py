@@ -95,7 +95,7 @@ def test_token_for_a_single_cluster_is_valid_only_there(
     scope = ["--cluster", "a", "--cluster", "b", "--cluster", "a"]
     assert main(["token", "create", "theo", "--role", "operator", *scope]) == 0
     made = capsys.readouterr()
-    assert made.err.startswith("token 1 of theo, role operator on a, b: counts within")
+    assert made.err.startswith("token 1 of theo, role operator on a, b: valid within")
     kept = open_store(config)
     tokens = Tokens(())
     tokens.set_stored(kept.tokens())

@@ -328,7 +328,7 @@ def test_bag_without_offer_is_submitted_unless_late(
         ({"request": "nodes=1:ppn=x"}, "ppn"),
         ({"clusters": ["west"]}, "no cluster west"),
         ({"script": ""}, "script"),
-        ({"attributes": {"User_List": "bob"}}, "cannot be handed over"),
+        ({"attributes": {"User_List": "bob"}}, "cannot be transferred"),
         ({"offer": "3f"}, "offer"),
         ({"owner": "bob@org"}, "may not act for"),
     ],

@@ -172,7 +172,7 @@ def test_command_submits_a_job_into_a_booking(harness: BookingHarness, run: Run,
         (
             ("--federation", "add", "x", "-l", "nodes=1", "--for", "soon", "--at", "+1h"),
             2,
-            "no length of time",
+            "not a duration",
         ),
         (
             ("--federation", "add", "x", "-l", "nodes=1", "--for", "2h", "--by", "+1h"),

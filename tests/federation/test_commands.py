@@ -76,7 +76,7 @@ def test_submit_reads_options_and_script_directives() -> None:
     [
         (("-q", "batch", "-l", "nodes=1"), "QUEUE@CLUSTER"),
         (("-W", "depend=afterok:1", "-l", "nodes=1"), "stagein="),
-        ((), "what does it ask for"),
+        ((), "the request is missing"),
     ],
 )
 def test_submit_names_unsupported_options(words: tuple[str, ...], said: str) -> None:

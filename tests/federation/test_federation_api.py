@@ -542,7 +542,7 @@ def test_coallocation_is_stored_before_the_reply_and_shown_to_its_owner(harness:
         ({"components": [{**PART, "clusters": ["west"]}]}, "no cluster west"),
         ({"components": [{**PART, "owner": "bob@org"}]}, "the owner is the co-allocation's"),
         ({"components": [PART], "deadline": 50}, "it runs for 100 s"),
-        ({"components": [{**PART, "attributes": {"User_List": "x"}}]}, "cannot be handed over"),
+        ({"components": [{**PART, "attributes": {"User_List": "x"}}]}, "cannot be transferred"),
         ({"components": [{**PART, "request": "nodes=1:ppn=x"}]}, "ppn"),
         ({"components": [{**PART, "request": "trl=4@100:2@150"}]}, "a component has one size"),
     ],

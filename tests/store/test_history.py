@@ -402,7 +402,7 @@ def test_history_command_prints_jobs_and_nodes(
     assert (code, "down" in text) == (0, True)
     assert run_history("2.srv")[1].startswith("2.srv [b]a?[2J\n"), "no command of the terminal"
     assert run_history("7.srv")[0] == 1
-    assert "knows of no node n9 in cluster c" in run_history("--node", "n9")[1]
+    assert "the database has no node n9 in cluster c" in run_history("--node", "n9")[1]
     assert run_history()[0] == 2
     monkeypatch.setenv("SCHEDD_STORE__URL", url)
     assert main(["history", "1.srv", "--cluster", "c"]) == 0

@@ -115,4 +115,4 @@ def test_shadow_report_command_prints_text_and_json(
     assert main([*words, "--days", "0"]) == 0
     assert "no job began" in capsys.readouterr().out
     assert main(["shadow-report", "nain", "--config", str(config)]) == 2
-    assert "knows no cluster 'nain'" in capsys.readouterr().err
+    assert "has no cluster 'nain'" in capsys.readouterr().err

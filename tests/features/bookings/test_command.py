@@ -113,7 +113,7 @@ def test_booking_moves_are_shown(run: Run) -> None:
     ("args", "words"),
     [
         (("add", "b", "-l", "nodes=1", "--for", "2h"), "say when: --at, or --by (and --after)"),
-        (("add", "b", "-l", "nodes=1", "--for", "soon", "--by", "+5h"), "soon: no length of time"),
+        (("add", "b", "-l", "nodes=1", "--for", "soon", "--by", "+5h"), "soon: not a duration"),
         (("add", "b", "-l", "nodes=1:ppn", "--for", "2h", "--by", "+5h"), "ppn"),
         (("add", "b", "-l", "nodes=1:ppn=9", "--for", "2h", "--by", "+5h"), "9 cpus of a node"),
         (("freeze", "nobody"), "nobody"),

@@ -144,7 +144,7 @@ def test_places_of_users_are_known() -> None:
     ("wrong", "setting", "reason"),
     [
         ({"levels": ()}, "levels", "needs a level"),
-        ({"levels": ("user", "user")}, "levels", "none twice"),
+        ({"levels": ("user", "user")}, "levels", "each only once"),
         ({"interval": 0}, "interval", "greater than or equal to 60"),
         ({"depth": 0}, "depth", "greater than or equal to 1"),
         ({"depth": 1001}, "depth", "less than or equal to 1000"),
