@@ -278,8 +278,8 @@ class WhatIfRequest(_ResourceRequest):
     owner: Annotated[
         str,
         Field(
-            description="Owner of the hypothetical job, whose limits and permissions apply. Only "
-            "callers that see all jobs may name other users.",
+            description="Owner of the hypothetical job, whose limits and permissions apply: by default the "
+            "caller, if it is a user. Only callers that see all jobs may name other users.",
             max_length=200,
         ),
     ] = ""

@@ -263,8 +263,8 @@ class _RequestEvaluator:
             facts = replace(facts, queue=queue)
         if self._dependency.ready:
             facts = replace(facts, not_before=max(self._dependency.ready, facts.not_before or 0))
-        if not facts.owner and read_advres(facts.resources):
-            facts = replace(facts, owner=self._who)  # a booking is its owner's
+        if not facts.owner and (self._submitter or read_advres(facts.resources)):
+            facts = replace(facts, owner=self._submitter or self._who)  # a booking is its owner's
         return facts
 
     def _check_admission(self, facts: JobFacts) -> Admission:

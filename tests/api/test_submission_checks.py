@@ -1,6 +1,7 @@
 """What-if reports each reason why qsub would refuse a job; arrays, dependencies and wishes."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -137,6 +138,20 @@ def test_openpbs_adds_up_what_chunks_request_and_checks_ranges_of_walltimes(
         {"type": "server_changed", "server": {"family": "openpbs"}},
     )
     assert check_submission(user, queue="gold", request=request_list)["refusals"] == refusals
+
+
+def test_access_to_qos_and_limits_of_users_are_those_of_the_caller(
+    busy_cluster: TestClient, user: TestClient
+) -> None:
+    """A question of a user was one of nobody: no QOS that is open to some users was open to it."""
+    levels = {"high": {"users": [USER]}, "other": {"users": ["ann"]}}
+    limits = [{"qos": "high", "who": "user", "what": "cpus", "amount": 3}]
+    policy = {"qos": {"levels": levels}, "limits": limits}
+    assert busy_cluster.put(f"{MAIN}/policy", json=policy).status_code == 200
+    ask = partial(check_submission, user)
+    assert ask(request="nodes=1:ppn=2,walltime=600,qos=high")["answer"] == "start_known"
+    assert "QOS other, which is open neither to user our-user" in ask(request="nodes=1,qos=other")["why"]
+    assert ask(request="nodes=1:ppn=4,walltime=600,qos=high")["waiting_for"] == "limit"
 
 
 def test_queued_jobs_are_read_once_for_all_variants_and_destinations(
