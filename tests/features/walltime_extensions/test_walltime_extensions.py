@@ -155,7 +155,7 @@ def test_only_free_time_is_used_unless_others_may_start_later() -> None:
     cluster.at(900)
     assert not cluster.orders()
     assert "planned jobs or reservations need its resources then" in cluster.notes("1")
-    later = ExtendingCluster(2, delay=400, more={"slack": 500})
+    later = ExtendingCluster(2, delay=400, more={"slack": 600})
     later.submit("1", walltime=1_000, runtime=2_000)
     later.submit("2", walltime=1_000, queue="other")
     later.submit("3", walltime=100, nodes="2:ppn=4")
