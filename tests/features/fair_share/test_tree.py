@@ -143,7 +143,7 @@ def test_places_of_users_are_known() -> None:
 @pytest.mark.parametrize(
     ("wrong", "setting", "reason"),
     [
-        ({"levels": ()}, "levels", "needs a level"),
+        ({"levels": ()}, "levels", "needs at least one level"),
         ({"levels": ("user", "user")}, "levels", "each only once"),
         ({"interval": 0}, "interval", "greater than or equal to 60"),
         ({"depth": 0}, "depth", "greater than or equal to 1"),
