@@ -76,6 +76,8 @@ class Centre(Cluster):
         """By waiting job: its promise, and how many were broken before."""
         self.broken: list[Breach] = []
         self.peaks: Counter[str] = Counter()
+        self.reserved: set[str] = set()
+        """Reservations that were in force when jobs were checked."""
         super().__init__(0, site=site, validate=False, slack=1800)
         for node in centre_nodes():
             self.server.nodes[node.name] = node
@@ -195,6 +197,7 @@ class Centre(Cluster):
                 ):
                     for share in job.shares:
                         outside[one.event.name, share.node] += share.cpus
+        self.reserved |= {one.event.name.partition("@")[0] for one in reservations}
         nodes = self.server.nodes
         assert all(amount <= CORES for amount in cpus.values())
         assert all(amount <= nodes[name].gpus for name, amount in gpus.items())
@@ -278,6 +281,7 @@ def test_a_whole_centre_keeps_its_limits_and_explains_each_start() -> None:
     assert {one.cause for one in centre.broken} == {Cause.NODE_LOST}
     assert kinds == set(KINDS)
     assert explained > 50
+    assert centre.reserved == {"course", "short"}
     assert preemption_state(centre.engine.state).count > 2
     assert centre.peaks["cpus"] > 0.9 * CORES * 1000, "the limits matter only on a full cluster"
     assert min(centre.peaks["accel"], centre.peaks["slices"], centre.peaks["course"]) > 0
