@@ -66,11 +66,16 @@ def test_texts_and_marks_stand_out(scheme: str) -> None:
     assert low == []
 
 
-def test_labels_on_bars_stand_out() -> None:
-    """The chart writes white on running jobs of the light scheme, dark ink on the others."""
-    light = read_colours("light")
-    assert contrast("#ffffff", light["running"]) >= 4.5
-    assert contrast("#17202c", light["planned"]) >= 4.5
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_labels_on_bars_stand_out(scheme: str) -> None:
+    """The chart writes white on bars darker than a limit, dark ink on the others."""
+    script = (STATIC / "plan-bars.js").read_text()
+    limit = re.search(r"0\.0722 \* b < ([\d.]+);", script)
+    assert limit is not None
+    colours = read_colours(scheme)
+    for state in ("running", "planned", "starting", "ended"):
+        ink = "#ffffff" if luminance(colours[state]) < float(limit[1]) else "#17202c"
+        assert contrast(ink, colours[state]) >= 4.5, state
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -89,7 +89,7 @@ const dark = (fill) => {
   const hex = /^#(..)(..)(..)$/.exec(fill);
   if (!hex) return true;
   const [r, g, b] = hex.slice(1).map((two) => (parseInt(two, 16) / 255) ** 2.2);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.3;
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.2;
 };
 
 const MOST = 400;

@@ -235,7 +235,7 @@ def test_policy_is_shown_previewed_set_and_withdrawn(
         for key, value in made_of.items():
             assert value == site[key] or key == "choose", given
     code, _, err = run("policy", "set", " = 3")
-    assert (code, "no key" in err) == (2, True)
+    assert (code, "the key before = is missing" in err) == (2, True)
     file.write_text("[clusters.main.site.priority]\nwaiting = 7\n[auth]\nadmins = ['root']\n")
     code, out, err = run("policy", "set", str(file))
     assert (code, err) == (0, "")
