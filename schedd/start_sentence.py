@@ -236,7 +236,8 @@ def _describe_running_cluster(facts: StartFacts, now: int) -> StartSentence:
             return StartSentence("now", None, None, latest, risk)
         return StartSentence("due", planned, None, latest, risk)
     expected, by = facts.expected, facts.expected_by
-    fresh = expected is not None and is_forecast_fresh(expected, by, facts.expected_as_of, now)
+    end = by if by is not None else latest
+    fresh = expected is not None and is_forecast_fresh(expected, end, facts.expected_as_of, now)
     if expected is not None and fresh:
         if latest is not None and expected >= latest:
             return StartSentence("latest", latest=latest, at_risk=risk)
@@ -283,8 +284,8 @@ def describe_forecast_wait(seconds: int) -> str:
 
 
 def is_forecast_fresh(expected: int, by: int | None, as_of: int | None, now: int) -> bool:
-    """Return whether a forecast still holds: its P90 (or P50 without one) lies ahead, and its age is at most
-    `max(FORECAST_FRESH_S, (expected - as_of) / 4)`.
+    """Return whether a forecast still holds: ``by``, its P90 or the promise, or P50 without both, lies ahead,
+    and its age is at most `max(FORECAST_FRESH_S, (expected - as_of) / 4)`.
     """
     if max(expected, by if by is not None else expected) <= now:
         return False

@@ -402,7 +402,9 @@ def _with_likely_starts(
             found, _ = own.bound(found, asked)
         if found.start < 0:
             return one
-        return replace(one, expected_start=found.start, expected_by=found.by if found.by >= 0 else None)
+        return replace(
+            one, expected_start=found.start, expected_by=found.by if 0 <= found.by < promise else None
+        )
 
     return replace(
         outcome,

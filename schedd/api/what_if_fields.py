@@ -118,11 +118,12 @@ def _common_fields(
         case Never(requirement):
             answer, why = "never", str(outcome.answer)
     promised = promise if promise < FOREVER else None
+    expected_by = _known_or_none(expected.by) if expected.by < promise else None
     known = StartFacts(
         state=answer,
         planned=start,
         expected=_known_or_none(expected.start),
-        expected_by=_known_or_none(expected.by),
+        expected_by=expected_by,
         expected_as_of=_known_or_none(expected.as_of),
         promised=promised,
         predicted=predicted,
@@ -136,7 +137,7 @@ def _common_fields(
         "planned_end": end,
         "planned_nodes": nodes,
         "expected_start": _known_or_none(expected.start),
-        "expected_by": _known_or_none(expected.by),
+        "expected_by": expected_by,
         "expected_as_of": _known_or_none(expected.as_of),
         "predicted": predicted,
         "starts_stopped": stopped,

@@ -158,9 +158,10 @@ def _sort_key(published: PlanSnapshot, sort: Sort) -> Callable[[tuple[JobRecord,
         displayed = job_displayed_start(published, *row)
         if displayed <= now or found.start is None:
             return displayed, displayed
-        if not is_forecast_fresh(found.start, found.by, found.as_of, now):
+        by = found.by if found.by is not None else promise_key(row)
+        if not is_forecast_fresh(found.start, by, found.as_of, now):
             return displayed, displayed
-        return found.start, found.by if found.by is not None else found.start
+        return found.start, by
 
     def number_key(row: tuple[JobRecord, int]) -> tuple[int, str]:
         digits = row[0].id.partition(".")[0].partition("[")[0]

@@ -351,6 +351,7 @@ def _make_write(
     expected = planned and state.expected[slot] >= 0
     # A promise that depends on assumed walltimes of others is shown only where that can be said.
     promised = planned and state.promise[slot] < FOREVER and state.mode == "scheduler" and not record.weak
+    limited = state.expected_by[slot] >= state.promise[slot] if expected else False
     return WriteAttributes(
         id=state.next_decision(),
         cause=event,
@@ -361,7 +362,7 @@ def _make_write(
         planned_nodes=nodes,
         text=text,
         expected_start=int(state.expected[slot]) if expected else None,
-        expected_by=int(state.expected_by[slot]) if expected else None,
+        expected_by=int(state.expected_by[slot]) if expected and not limited else None,
         runs_for=_runs_for(state, record) if start is not None else None,
         promised_start=int(state.promise[slot]) if promised else None,
     )

@@ -189,7 +189,7 @@ class ExpectedStart:
     """Published expected start of a waiting job; see ``JobView``."""
 
     start: int | None = None
-    by: int | None = None
+    by: int | None = None  # none where P90 was limited to the promised start: it says no more than that
     as_of: int | None = None
 
 
@@ -207,7 +207,8 @@ def job_expected_start(published: PlanSnapshot, record: JobRecord) -> ExpectedSt
     near_as_of, near_until = published.forecasts.near
     if start <= near_until:
         as_of = max(as_of, near_as_of)
-    return ExpectedStart(start, int(published.expected_by[slot]), as_of)
+    by = int(published.expected_by[slot])
+    return ExpectedStart(start, by if by < int(published.promise[slot]) else None, as_of)
 
 
 def job_promised_start(published: PlanSnapshot, record: JobRecord) -> int | None:

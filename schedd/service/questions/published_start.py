@@ -49,8 +49,9 @@ class PublishedStart:
             return None
         found, promised = job_expected_start(published, job), job_promised_start(published, job)
         forecast = UNKNOWN
-        if found.start is not None and is_forecast_fresh(found.start, found.by, found.as_of, now):
-            by = found.by if found.by is not None else found.start
+        by = found.by if found.by is not None else promised
+        if found.start is not None and is_forecast_fresh(found.start, by, found.as_of, now):
+            by = by if by is not None else found.start
             forecast = Expectation(found.start, by, found.as_of if found.as_of is not None else now, -1)
         return cls(job, place.placement.start, promised if promised is not None else FOREVER, forecast)
 

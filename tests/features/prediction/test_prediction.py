@@ -110,6 +110,18 @@ def test_consistently_short_runs_give_early_expected_starts() -> None:
     assert cluster.start("b") == begun + HOUR, "the plan itself stays"
 
 
+def test_a_p90_limited_to_the_promise_is_not_shown() -> None:
+    cluster = Foreseen()
+    queue_of(cluster, "a", "b")
+    promised = cluster.view("b").promised_start
+    assert promised is not None
+    for by, shown in ((promised - 1, promised - 1), (promised, None)):
+        facts = ExpectedFacts("b", promised - 60, by, promised, "")
+        cluster.send(StartsExpected(id=f"x{by}", time=cluster.server.now, jobs=(facts,)))
+        view = cluster.view("b")
+        assert (view.expected_start, view.expected_by) == (promised - 60, shown)
+
+
 def test_running_job_has_no_expected_start() -> None:
     cluster = Foreseen()
     cluster.habit()
