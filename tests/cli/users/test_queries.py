@@ -443,7 +443,7 @@ def test_a_jobs_cost_is_shown(run: Run, loop: PlanLoop) -> None:
     assert "start " in first
     assert second.startswith("1 x (8 cpus); free; 00:01:00\n")
     assert "start " in second
-    assert "of a job, write -l" in run("showstart", "5", "--compare", "walltime=60")[2]
+    assert "for a job, give -l" in run("showstart", "5", "--compare", "walltime=60")[2]
 
 
 def test_invalid_requests_show_no_cpus_and_walltime(run: Run, loop: PlanLoop) -> None:
