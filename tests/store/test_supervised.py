@@ -138,17 +138,23 @@ class SupervisedDaemon:
 
     # ---- errors from outside ---------------------------------------------------------------------
 
+    def _wake_threads(self) -> None:
+        """Wake the threads that wait without a time limit: an error from outside comes when they run."""
+        self.loop._inbox.wake()
+        with self.loop._acknowledgements._condition:
+            self.loop._acknowledgements._condition.notify()
+
     def fail(self, record: WorkRecord) -> None:
         """Raise MemoryError in the thread, or in the task, that does this work."""
         title = f"{record.name} {record.cluster}".strip()
         for thread in threading.enumerate():
             if thread.name == title:
                 assert thread.ident is not None
-                wait_until(lambda ident=thread.ident: _is_waiting(ident), self.loop._inbox.wake)  # type: ignore[misc]
+                wait_until(lambda ident=thread.ident: _is_waiting(ident), self._wake_threads)  # type: ignore[misc]
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(thread.ident), ctypes.py_object(MemoryError)
                 )
-                wait_until(lambda: record.failures, self.loop._inbox.wake)
+                wait_until(lambda: record.failures, self._wake_threads)
                 return
         self._events.call_soon_threadsafe(self._fail_task, title)
         wait_until(lambda: record.failures)
@@ -221,7 +227,7 @@ def test_exception_in_any_thread_or_task_is_reported_and_survived(
         assert names == {
             *("plan", "searches", "expected starts", "accounts", "licences", "alternatives", "plan values"),
             *("time limits", "leadership", "lease", "alerts", "fair-share history"),
-            *("tokens", "notices", "webhook 1", "watchdog"),
+            *("tokens", "notices", "webhook 1", "watchdog", "acknowledgements"),
         }
         for record in going:
             one.fail(record)
