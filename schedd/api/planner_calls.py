@@ -90,7 +90,7 @@ async def await_planner_or_storage(
         await asyncio.wait((waiting,), timeout=TIMEOUTS.early)
         if waiting.done():
             break
-        keeping = cluster.store_delivery(body, future)
+        keeping = cluster.store_delivery(body, len(events), future)
     if keeping is not None:
         stored = asyncio.wrap_future(keeping)
         left = max(0.0, until - time.monotonic())

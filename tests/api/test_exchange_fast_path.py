@@ -249,7 +249,7 @@ def test_events_are_acknowledged_when_stored_if_the_planner_is_busy(
             hurried = {"Prefer": "respond-async"}
             busy = loop.call_between_batches(lambda _: over.wait(WAIT_S))
             with monkeypatch.context() as patch:
-                patch.setattr(plan_loop, "_MOST_AHEAD", 0)
+                patch.setattr(plan_loop, "_MOST_AHEAD", -1)
                 patch.setattr(TIMEOUTS, "events", 0.1)
                 assert client.post(f"{MAIN}/events", content=BODY, headers=hurried).status_code == 503
             reply = client.post(f"{MAIN}/events", content=BODY, headers=hurried).json()

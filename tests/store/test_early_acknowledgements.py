@@ -72,7 +72,7 @@ def busy(loop: PlanLoop) -> Iterator[None]:
 def deliver_early(loop: PlanLoop, *events: Event) -> "Future[Any]":
     """Submit events to a busy planner, and acknowledge them; return the planner's result."""
     handled = loop.submit(events)
-    stored = loop.store_delivery(_DELIVERY.dump_json(Delivery(events=events)), handled)
+    stored = loop.store_delivery(_DELIVERY.dump_json(Delivery(events=events)), len(events), handled)
     assert stored is not None
     assert stored.result(WAIT_S)
     assert not handled.done()

@@ -28,7 +28,7 @@ _LOOK_S = 60.0  # maximum time between two checks of the clock, which may have b
 _SOON_S = 0.01
 NO_TROUBLES: Final[Mapping[str, str]] = MappingProxyType({})
 _DECISION = re.compile(r"d[0-8]\d{11}")
-_MOST_AHEAD = 2_000  # maximum number of pending events with which a delivery is acknowledged early
+_MOST_AHEAD = 2_000  # maximum number of other pending events with which a delivery is acknowledged early
 _FOLLOW_S = 0.5  # time between two checks for new batches of the leader
 
 
@@ -114,13 +114,16 @@ class PlanLoop(PlannerCondition):
     def has_database(self) -> bool:
         return self._succession is not None
 
-    def store_delivery(self, body: bytes, handled: "Future[DeliveryResult]") -> "Future[bool] | None":
-        """Store the body of a submitted delivery, so that it can be acknowledged before it is ``handled``.
+    def store_delivery(
+        self, body: bytes, events: int, handled: "Future[DeliveryResult]"
+    ) -> "Future[bool] | None":
+        """Store the body of a submitted delivery of ``events``, so that it can be acknowledged before it is
+        ``handled``.
 
         The result is False if it was handled first, or could not be stored. None: the planner is too far
         behind now.
         """
-        if self._inbox.pending > _MOST_AHEAD:
+        if self._inbox.pending - events > _MOST_AHEAD:
             return None
         return self._acknowledgements.store(body, handled)
 
