@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Cause, Engine
 from schedd.engine.place.placement import replan
-from schedd.wire import JobDeleted, ResourceCounted, Run, RunRefused, ShareFacts
+from schedd.wire import Alert, JobDeleted, ResourceCounted, Run, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -143,6 +143,32 @@ def test_a_refused_start_is_no_breach_when_the_job_is_deleted_before_its_promise
     cluster.send(RunRefused(id="r", time=T, decision_id=run.id, job_id="1", code=0, text="it is gone"))
     cluster.send(JobDeleted(id="d", time=T, job_id="1"))
     assert cluster.engine.state.breaches == 0
+
+
+def test_runs_that_were_to_end_during_an_outage_are_no_overruns() -> None:
+    """The first call after an outage of hours came before the ends of that time: their nodes were blocked,
+    with an alert, and promises were broken by an overrun.
+    """
+    cluster = Cluster(slack=50, overrun_blocked=6 * 3600)
+    cluster.submit("1")
+    cluster.submit("2")
+    cluster.server.now = T + 36_000
+    before = cluster.engine.handle((), T + 36_000).decisions
+    assert not [decision for decision in before if isinstance(decision, Alert)]
+    assert cluster.breaches("2") == [Cause.OUTAGE]
+    cluster.at(36_000)
+    assert cluster.runs("2") == [36_000]
+
+
+def test_a_run_that_goes_on_after_an_outage_blocks_its_nodes_a_step_later() -> None:
+    cluster = Cluster(slack=50, overrun_blocked=6 * 3600)
+    cluster.submit("1", runtime=100_000)
+    cluster.submit("2")
+    cluster.server.now = T + 36_000
+    cluster.send()
+    assert not cluster.engine.state.blocked
+    cluster.at(36_060)
+    assert list(cluster.engine.state.blocked) == ["n1"]
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ def extend_overruns(state: EngineState, event: str) -> None:
         if record is None or not holds:
             continue
         with JobErrorGuard(state, job_id, event):
-            found = _past_end(state, record, event)
+            found = _past_end(state, record, end, event)
             if found is not None:
                 cause, words = found
                 longer.setdefault(cause, []).append((slot, words))
@@ -283,8 +283,16 @@ def extend_overruns(state: EngineState, event: str) -> None:
         displace_for(state, [slot for slot, _ in these], event, cause, words)
 
 
-def _past_end(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str] | None:
-    """Extend a job past its end. Return cause and text for the jobs displaced by it."""
+def _past_end(state: EngineState, record: JobRecord, end: int, event: str) -> tuple[Cause, str] | None:
+    """Extend a job past its planned end. Return cause and text for the jobs displaced by it.
+
+    After an outage the first call may come before the events of the time since: a run that was to end then is
+    no overrun, and blocks no nodes, until a later call.
+    """
+    away = state.now - end > state.lateness
+    if away and record.phase is Phase.RUNNING and record.run_end(state.now) <= state.now:
+        _extend(state, record, state.settings.overrun_step)
+        return Cause.OUTAGE, f"job {record.id} may have ended while the daemon was down or busy"
     if record.phase is Phase.DISPATCHED:
         words = f"job {record.id} should have ended by now, and is not known to have started"
         _extend(state, record, state.settings.overrun_step)
