@@ -49,7 +49,7 @@ def test_forecasts_at_half_of_the_wait_cover_the_starts(
         world = ForecastWorld(nodes, waiting, start_delay=60, end_delay=120, past=True, seed=seed)
         world.run(hours)
         world.round_every = 4 * 3_600  # what follows only decides
-        world.run(3 * hours)
+        world.run(5 * hours)
         outcomes += world.final_outcomes("waiting", hours)
     share = sum(outcomes) / len(outcomes)
     assert Coverage(0, 0, share, len(outcomes)).p90_holds, (share, len(outcomes))
