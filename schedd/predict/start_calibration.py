@@ -55,7 +55,7 @@ _MISSES: Final = 0.1
 _NORMAL_P90: Final = 1.2816  # 90 % quantile of the normal distribution, 80 % quantile of its absolute value
 _PRIOR_SHARED: Final = 0.2
 """Standard deviation of the error that the jobs of one period share, before periods are known."""
-_PRIOR_PERIODS: Final = 2  # number of periods with which this counts
+_PRIOR_PERIODS: Final = 2  # weight of this prior: as much as two observed periods
 _CHANCE: Final = 0.01  # probability below which a deviation of P90's coverage is not attributed to chance
 _BAND_ENDS: Final = tuple(log(seconds + _FLOOR) for seconds in (600, 3_600, 6 * 3_600))
 """Upper bases of the bands of waits: 10 minutes, an hour, 6 hours."""

@@ -58,8 +58,8 @@ async def show_plan_metrics(
 ) -> Response:
     """Plan metrics and accuracy of start estimates in the last ``seconds``, of a queue, of a user.
 
-    ``quick``: without the evaluation, which needs the planner; used for automatic updates. ``patient``: the
-    page waits for it; without it, one that takes long is requested by the page.
+    ``quick``: without the evaluation, which needs the planner; used for automatic updates. ``patient``:
+    wait for the evaluation; otherwise, if it takes long, the page comes without it and requests it later.
     """
     clusters: Clusters = request.app.state.clusters
     all_seen = visibility == ALL_JOBS

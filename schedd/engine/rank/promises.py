@@ -241,7 +241,7 @@ def _delay_cause(state: EngineState, record: JobRecord) -> Cause:
     if slot_limited(record.facts):
         return Cause.QUEUE
     before = record.back_off
-    # A refusal by an outage counts neither as one of the job nor as one of busy nodes.
+    # Outages refuse starts, too: then neither the job nor its nodes have refusals of their own.
     refused = before.refusal and (before.refusals or before.busy or before.returns)
     return Cause.REFUSED if refused else halt_cause(state)
 
