@@ -21,6 +21,8 @@ _DUE_S: Final = 60
 _WEEK_DAYS: Final = 6
 
 NEVER: Final = "never on this cluster"
+NOT_BEFORE_STARTS_RESUME: Final = "Not before jobs are started again"
+WHEN_STARTS_RESUME: Final = "Starts when jobs are started again"
 NO_HISTORY: Final = "without a database nothing is kept of jobs that ended"
 
 RIGHTS: Final[dict[str, tuple[str, str]]] = {
@@ -183,7 +185,7 @@ class StartSentence(NamedTuple):
             "latest": "",
             "now": "Starts now",
             "due": f"Due since {likely}",
-            "stopped": "Starts when jobs are started again",
+            "stopped": WHEN_STARTS_RESUME,
             "running": f"Running since {likely}" if likely else "Running",
             "never": self.waits_for[:1].upper() + self.waits_for[1:],
             "unknown": unknown,
@@ -195,7 +197,7 @@ class StartSentence(NamedTuple):
             rest = "; no jobs are started at present"
         elif self.stopped and self.certainty in ("likely", "planned", "latest"):
             rest = f"; if that is in time, {first[:1].lower()}{first[1:]}" if first else ""
-            first = "Not before jobs are started again"
+            first = NOT_BEFORE_STARTS_RESUME
         if self.latest is not None:
             risk = " (at risk)" if self.at_risk else ""
             latest = f"t the latest {time(self.latest)}{risk}"

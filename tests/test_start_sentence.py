@@ -9,6 +9,8 @@ import pytest
 
 from schedd.start_sentence import (
     NEVER,
+    NOT_BEFORE_STARTS_RESUME,
+    WHEN_STARTS_RESUME,
     Certainty,
     StartFacts,
     describe_requested_start,
@@ -23,7 +25,7 @@ from schedd.start_sentence import (
 NOW = 1_795_770_000
 """Fri 27 Nov 2026 09:00 UTC."""
 HOUR = 3600
-HALT = "Not before jobs are started again"
+HALT = NOT_BEFORE_STARTS_RESUME
 FACTS = StartFacts(
     planned=NOW + 40 * HOUR,
     expected=NOW + 12 * HOUR,
@@ -75,9 +77,9 @@ def sentence(**changes: Any) -> str:
         # While no jobs are started, none starts now.
         (
             {"planned": NOW - 59, "stopped": True},
-            "Starts when jobs are started again, at the latest Sun 22:00",
+            f"{WHEN_STARTS_RESUME}, at the latest Sun 22:00",
         ),
-        ({"expected": NOW, "stopped": True}, "Starts when jobs are started again, at the latest Sun 22:00"),
+        ({"expected": NOW, "stopped": True}, f"{WHEN_STARTS_RESUME}, at the latest Sun 22:00"),
         (
             {"stopped": True},
             f"{HALT}; if that is in time, likely today 21:00, at the latest Sun 22:00",

@@ -26,6 +26,8 @@ _bearer = HTTPBearer(
     scheme_name="token",
     description="A token of the daemon. On its UNIX socket the peer's user is known without.",
 )
+TOKEN_EXPIRED: Final = "this token has expired"
+TOKEN_UNKNOWN: Final = "this token is not known here"
 PEER_UID_KEY: Final = "peer_uid"
 """Under this name the connection keeps the uid at the other end of the UNIX socket."""
 TRUST_KEY: Final = "trust"
@@ -141,7 +143,7 @@ def _authenticate_token(request: Request, callers: Callers, token: str) -> Beare
                 "not-ready", "the daemon's tokens are not read yet", headers={"Retry-After": "2"}
             )
         expired = callers.tokens.has_expired(token)
-        _reject_credentials("this token has expired" if expired else "this token is not known here")
+        _reject_credentials(TOKEN_EXPIRED if expired else TOKEN_UNKNOWN)
     if caller.role != "proxy":
         return caller
     header = callers.auth.proxy_header

@@ -20,6 +20,7 @@ from schedd.api.settings_resources import load_resources
 from schedd.cli.installation import find_config_file, load_daemon_settings
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import AlertView, ClusterView
+from schedd.engine import CLOCK_SET_BACK
 from schedd.name_list import shorten_list
 from schedd.plan.kernel_status import are_built, cache_dir, loaded_libraries
 from schedd.service.access.identity import IdentityError, IdentityProvider
@@ -334,7 +335,7 @@ def _check_cluster(
 def _is_reported_by_starts(one: ClusterView, alert: AlertView) -> bool:
     """Whether the check of job starts has reported this alert. A clock that was set back opens two."""
     starts = one.job_starts
-    return alert.kind == starts.alert or (starts.alert == "clock" and "the clock was set back" in alert.text)
+    return alert.kind == starts.alert or (starts.alert == "clock" and CLOCK_SET_BACK in alert.text)
 
 
 def check_clock(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.state import EngineState
+from schedd.engine.facts.texts import CLOCK_SET_BACK
 from schedd.engine.rank.promises import note_replaced_promise
 from schedd.engine.recovery import open_runs, rebuild_state
 from schedd.model import FOREVER
@@ -43,7 +44,7 @@ def _restart_at(state: EngineState, event: ClockSet) -> None:
     left |= {job: 0 for job in state.dispatched if job not in left}
     for record in state.records.values():
         if record.slot >= 0 and state.now <= state.promise[record.slot] < FOREVER:
-            note_replaced_promise(state, record, event.id, "the clock was set back")
+            note_replaced_promise(state, record, event.id, CLOCK_SET_BACK)
             state.promise[record.slot] = FOREVER
     state.now = event.time
     state.unresolved = {job: replace(one, until=one.until - ahead) for job, one in state.unresolved.items()}
@@ -68,7 +69,7 @@ def _restart_at(state: EngineState, event: ClockSet) -> None:
     state.carried_jobs = {
         job: replace(one, published_start=-1, published_at=0) for job, one in state.carried_jobs.items()
     }
-    words = f"the clock was set back by {ahead} s; the plan is rebuilt from a snapshot"
+    words = f"{CLOCK_SET_BACK} by {ahead} s; the plan is rebuilt from a snapshot"
     state.stale = words
     state.alert(event.id, "clock", words)
-    state.request_snapshot(event.id, "the clock was set back")
+    state.request_snapshot(event.id, CLOCK_SET_BACK)

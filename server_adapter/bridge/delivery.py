@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from schedd.wire import Decision, Event, JobStarted, RunAccepted, Snapshot
 from schedd.wire.snapshot_json import dump_snapshot
@@ -20,6 +21,7 @@ from server_adapter.bridge.outbox import EncodedEvent, Outbox
 from server_adapter.bridge.troubles import TroubleMemory
 
 _log = logging.getLogger(__name__)
+ANOTHER_ADAPTER: Final = "another adapter serves the cluster"
 _OTHER_WAIT_S = 1.0  # between requests while another adapter serves the cluster
 _CONTACT_TOLERANCE_S = 2.0  # a later end of the other adapter's silence shows a contact
 _FIRST_WAIT = 0.25
@@ -108,7 +110,7 @@ class DaemonExchange:
         if self.has_place:
             return ""
         if self._silent_at is not None:
-            return "another adapter serves the cluster"
+            return ANOTHER_ADAPTER
         return "the daemon has not accepted this adapter's requests yet"
 
     def _take_place(self) -> None:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.engine import Breach, Cause, EndedPromise, JobRecord, Risk, render_job
+from schedd.engine.facts.texts import RUNS_PAST_WALLTIME
 from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -106,8 +107,8 @@ def test_etags_differ_by_visibility(send_as: As, busy_cluster: TestClient) -> No
 def test_explanations_only_count_other_users_jobs(busy_cluster: TestClient, loop: PlanLoop) -> None:
     ann = JobVisibility(Bearer("ann", "user"))
     for said, told in (
-        ("job 2.server runs past its walltime", "another user's job runs past its walltime"),
-        ("job 3.server runs past its walltime", "job 3.server runs past its walltime"),
+        (f"job 2.server {RUNS_PAST_WALLTIME}", f"another user's job {RUNS_PAST_WALLTIME}"),
+        (f"job 3.server {RUNS_PAST_WALLTIME}", f"job 3.server {RUNS_PAST_WALLTIME}"),
         (
             "blocked by job 1.server, 2.server, 4.server, long",
             "blocked by job 1.server and 2 jobs of other users, long",
@@ -143,8 +144,8 @@ def test_other_users_jobs_are_not_named_where_ids_lack_the_servers_name(
         ids={one.id: one for one in map(short, published.ids.values())},
     )
     for said, told in (
-        ("job 2 runs past its walltime", "another user's job runs past its walltime"),
-        ("job 3 runs past its walltime", "job 3 runs past its walltime"),
+        (f"job 2 {RUNS_PAST_WALLTIME}", f"another user's job {RUNS_PAST_WALLTIME}"),
+        (f"job 3 {RUNS_PAST_WALLTIME}", f"job 3 {RUNS_PAST_WALLTIME}"),
         ("jobs 1, 2 and 3 more hold n1", "job 1 and another user's job and 3 more hold n1"),
         ("job 8[3], which came earlier", "another user's job, which came earlier"),
     ):

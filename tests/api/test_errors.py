@@ -14,6 +14,7 @@ from schedd.api.app import create_app
 from schedd.api.planner_calls import TIMEOUTS
 from schedd.api.problems import PROBLEM_KINDS
 from schedd.engine import EngineSettings
+from schedd.engine.facts.texts import NOT_ANNOUNCED, STARTED_BY_SOMEBODY_ELSE
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -330,7 +331,7 @@ def test_the_readiness_check_reports_another_scheduler_but_not_a_pause(client: T
     strange = [{**job, "id": f"s:{i}", "job_id": f"{i}.server"} for i in (3, 4, 5)]
     assert client.post(f"{MAIN}/events", json={"events": strange}).status_code == 200
     told = problem(client.get("/readyz"), "not-ready")["detail"]
-    assert "job 5.server was started by somebody else" in told
+    assert f"job 5.server {STARTED_BY_SOMEBODY_ELSE}" in told
     assert client.get("/leadz").status_code == 200
     assert client.post(f"{MAIN}/resume").status_code == 200
     assert client.get("/readyz").status_code == 200
@@ -358,7 +359,7 @@ def test_users_get_only_open_alerts_that_concern_them(client: TestClient, loop: 
     loop.alerts.update()
     found = client.get(f"{MAIN}/alerts").json()["alerts"]
     assert [one["kind"] for one in found] == ["adapter", "unknown_job"]
-    assert found[1]["text"] == "job 9.server started, but no event had announced it"
+    assert found[1]["text"] == f"job 9.server {NOT_ANNOUNCED}"
     assert client.get(MAIN).json()["alerts"] == 2
     shown = client.get(f"{MAIN}/alerts", headers=bearer("user")).json()["alerts"]
     assert [one["kind"] for one in shown] == ["adapter"]

@@ -16,10 +16,12 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd import __version__
+from schedd.api.access import TOKEN_UNKNOWN
 from schedd.api.app import create_app
 from schedd.cli.diagnosis import check_clock
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
+from schedd.engine.facts.texts import CLOCK_SET_BACK, NOT_ANNOUNCED
 from schedd.policy.site import site_policy
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -134,7 +136,7 @@ def test_problems_are_reported_with_a_remedy(doctor: Doctor, loop: PlanLoop) -> 
     assert [state for state, *_ in found["server"]] == ["good", "bad", "warn"]
     state, words, do = found["alert"][0]
     assert (state, do) == ("warn", "")
-    assert re.fullmatch("main: job 9.x started, but no event had announced it, since [0-9: -]+ UTC", words)
+    assert re.fullmatch(f"main: job 9.x {NOT_ANNOUNCED}, since [0-9: -]+ UTC", words)
     loop.pause("the cooling failed").result(WAIT_S)
     state, words, do = doctor()[1]["starts"][0]
     assert (state, do) == ("warn", "`schedd resume main`")
@@ -260,7 +262,7 @@ def test_a_plan_that_is_rebuilt_after_a_clock_setback_is_one_fault(doctor: Docto
         "bad",
         "`chronyc tracking`; if the plan is not back within minutes, `journalctl -u pbs-adapter -n 50`",
     )
-    assert words.startswith("main: stopped until the plan is rebuilt (the clock was set back by ")
+    assert words.startswith(f"main: stopped until the plan is rebuilt ({CLOCK_SET_BACK} by ")
     assert found["server"] == [("warn", "main: not known until the adapter's next snapshot", "")]
     others = {part for part, said in found.items() if any(one[0] != "good" for one in said)}
     assert others == {"starts", "server"}
@@ -322,7 +324,7 @@ def test_token_of_the_adapter_is_tried(
         found[text] = doctor()[1]["adapter's token"][0]
     assert found[token("adapter")][0] == "good"
     assert found[token("reader")][1].endswith("it is a token of the role reader")
-    assert found["unknown"][1].endswith("refuses it: this token is not known here")
+    assert found["unknown"][1].endswith(f"refuses it: {TOKEN_UNKNOWN}")
     assert "systemctl restart pbs-adapter" in found["unknown"][2]
 
 

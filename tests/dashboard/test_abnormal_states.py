@@ -23,6 +23,7 @@ from schedd.dashboard import add_dashboard
 from schedd.dashboard.filters import capitalise_first
 from schedd.dashboard.start_changes import group_changes
 from schedd.engine import EngineSettings
+from schedd.engine.facts.texts import NOT_ANNOUNCED
 from schedd.engine.show.job_view import Change
 from schedd.policy.site import site_policy
 from schedd.service.access.callers import Callers
@@ -217,7 +218,7 @@ def test_open_alerts_are_listed_for_operators_and_shown_on_every_page(
     started = JobStarted(id=event_id(), time=T, job_id="99.server", shares=(ShareFacts("n1", 1),))
     site.submit(started)
     page = open_window("operator").open_page("admin")
-    words = "job 99.server started, but no event had announced it"
+    words = f"job 99.server {NOT_ANNOUNCED}"
     expect(page.locator("#alerts-open tbody tr").filter(has_text=words)).to_have_count(1)
     expect(page.locator("#alerts-open")).to_contain_text(words)
     shown = {}

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from schedd.dashboard.sessions import Sessions
+from schedd.engine.facts.texts import STARTED_BY_SOMEBODY_ELSE
 from schedd.wire import JobStarted, ShareFacts
 from tests.dashboard.conftest import DashboardSite, UserWindow, token
 from tests.service.planner_harness import T, event_id
@@ -94,7 +95,7 @@ def test_operator_resumes_after_a_start_by_another_scheduler(open_window: Open, 
         job_id = f"{number}.server"
         site.submit(JobStarted(id=event_id(), time=T, job_id=job_id, shares=(ShareFacts("n1", 1),)))
     page = open_window("operator").open_page("admin")
-    words = "ob 5.server was started by somebody else, as were 2 others in the same second"
+    words = f"ob 5.server {STARTED_BY_SOMEBODY_ELSE}, as were 2 others in the same second"
     expect(page.locator("main")).to_contain_text(f"J{words}")
     expect(page.locator("#alerts")).to_contain_text(f"since j{words}")
     page.get_by_role("button", name="Resume dispatch").click()

@@ -9,6 +9,7 @@ import pytest
 from schedd.dashboard.filters import format_time, pluralise
 from schedd.engine import EngineSettings
 from schedd.features.prediction.background import ExpectedStartWorker
+from schedd.start_sentence import NOT_BEFORE_STARTS_RESUME, WHEN_STARTS_RESUME
 from schedd.wire import (
     ExpectedFacts,
     JobDeleted,
@@ -160,11 +161,11 @@ def test_no_job_starts_now_while_no_jobs_are_started(site: DashboardSite, client
     site.submit(node("n3"))
     (view,) = (one for one in site.get_json("/jobs?state=planned")["jobs"] if one["displayed_start"] == T)
     assert view["starts_stopped"]
-    assert view["headline"].startswith("Starts when jobs are started again")
+    assert view["headline"].startswith(WHEN_STARTS_RESUME)
     owner = view["owner"].partition("@")[0]
-    assert "Starts when jobs are started again" in client.get(f"/my-jobs?user={owner}").text
+    assert WHEN_STARTS_RESUME in client.get(f"/my-jobs?user={owner}").text
     assert "Due since" in client.get(f"/jobs/{view['id']}").text
     (later, *_) = (one for one in site.get_json("/jobs?state=planned")["jobs"] if one["planned_start"] > T)
-    assert later["headline"].startswith("Not before jobs are started again; if that is in time, ")
+    assert later["headline"].startswith(f"{NOT_BEFORE_STARTS_RESUME}; if that is in time, ")
     for page in (f"/jobs/{later['id']}", f"/what-if?job={later['id']}", "/queue"):
-        assert "<b>Not before jobs are started again</b>" in client.get(page).text, page
+        assert f"<b>{NOT_BEFORE_STARTS_RESUME}</b>" in client.get(page).text, page

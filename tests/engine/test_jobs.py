@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Cause
+from schedd.engine.facts.texts import REQUEST_ENLARGED
 from schedd.model import Never
 from schedd.wire import JobDeleted, JobEnded, JobFacts, JobQueued, QueueFacts, ServerFacts
 from tests.engine.cluster import Cluster, T
@@ -46,7 +47,7 @@ def test_shrinking_keeps_the_promise_and_enlarging_ends_it() -> None:
     cluster.alter_request("2", walltime="200")
     record = cluster.record("2")
     assert record.ended is not None
-    assert (record.ended.promised, record.ended.words) == (T + 100, "its request was enlarged")
+    assert (record.ended.promised, record.ended.words) == (T + 100, REQUEST_ENLARGED)
     # It went behind job 3, which then gained from its going; a promise is an upper bound.
     assert (cluster.promise("2"), cluster.start("3"), cluster.start("2")) == (250, 100, 200)
     assert cluster.engine.state.breaches == 0

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from schedd.engine import Engine
+from schedd.engine.facts.texts import STARTED_BY_SOMEBODY_ELSE
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import JobAltered, JobFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -41,7 +42,7 @@ def test_starts_after_the_servers_restart_still_indicate_another_scheduler() -> 
     cluster.at(100)
     cluster.send(cluster.server.snapshot(age=50))
     cluster.send(*cluster.server.start("1", (ShareFacts("n2", 4),)))
-    assert cluster.engine.state.foreign == "job 1 was started by somebody else"
+    assert cluster.engine.state.foreign == f"job 1 {STARTED_BY_SOMEBODY_ELSE}"
 
 
 def test_a_lost_run_holds_no_cores_and_is_reported_until_a_node_has_it_again() -> None:

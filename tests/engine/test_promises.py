@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Cause, Engine
+from schedd.engine.facts.texts import REQUEST_ENLARGED
 from schedd.engine.place.placement import replan
 from schedd.wire import Alert, JobDeleted, ResourceCounted, Run, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -293,7 +294,7 @@ def test_job_that_is_altered_to_need_a_licence_loses_its_promise() -> None:
     assert (cluster.start("2"), cluster.promise("2"), cluster.at_risk("2")) == (None, None, "")
     ended = cluster.record("2").ended
     assert ended is not None
-    assert ended.words == "its request was enlarged"
+    assert ended.words == REQUEST_ENLARGED
     cluster.at(300)
     assert cluster.breaches("2") == []
     cluster.alter_request("2", sw="0")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
+from schedd.engine.facts.texts import LIMIT_TO_BE_RAISED
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
@@ -108,16 +109,16 @@ def test_strings_and_booleans_of_the_server_and_its_queues_keep_jobs_with_other_
     assert [cluster.start(str(job)) for job in range(3, 7)] == [0, 0, 0, 0]
     assert [cluster.view(str(job)).notes for job in range(7)] == [()] * 7
     assert [cluster.view(job).why for job in "012"] == [
-        "waiting for a limit to be raised: no sbool other than False; it asks for another value",
-        "waiting for a limit to be raised: no ssa other than x,y; it asks for another value",
-        "waiting for a limit to be raised: no sstr other than abc in queue batch; it asks for another value",
+        f"waiting for {LIMIT_TO_BE_RAISED}: no sbool other than False; it asks for another value",
+        f"waiting for {LIMIT_TO_BE_RAISED}: no ssa other than x,y; it asks for another value",
+        f"waiting for {LIMIT_TO_BE_RAISED}: no sstr other than abc in queue batch; it asks for another value",
     ]
     assert cluster.engine.state.limits.copies == {}
     open_now = ServerFacts(family="openpbs", resources=types, limits={"resources_available.sbool": "True"})
     cluster.send(*cluster.server.change_server(open_now))
     assert [cluster.start(job) for job in "01"] == [0, 0]
     submit(cluster, "7", "1:ncpus=1", sbool="F")
-    assert cluster.view("7").why.startswith("waiting for a limit to be raised: no sbool other than True")
+    assert cluster.view("7").why.startswith(f"waiting for {LIMIT_TO_BE_RAISED}: no sbool other than True")
 
 
 def test_types_are_kept_in_a_checkpoint() -> None:

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from schedd.engine import Cause
+from schedd.engine.facts.texts import RUNS_PAST_WALLTIME
 from schedd.wire import JobAltered
 from tests.engine.cluster import Cluster, T
 
@@ -71,7 +72,7 @@ def test_many_that_come_to_their_end_together_make_others_move_once() -> None:
     cluster.at(100)
     changes = list(cluster.engine.state.changes)[before:]
     assert [(one.cause.value, one.slots.shape[0]) for one in changes] == [(Cause.OVERRUN, 13)]
-    assert changes[0].words == "job 0 runs past its walltime (11 more jobs, too)"
+    assert changes[0].words == f"job 0 {RUNS_PAST_WALLTIME} (11 more jobs, too)"
     assert cluster.start("wide") == 160
     assert {cluster.start(f"later{i}") for i in range(12)} == {210}
     cluster.at(103)

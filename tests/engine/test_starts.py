@@ -9,6 +9,7 @@ import pytest
 from schedd.engine import Cause, Engine
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
+from schedd.engine.facts.texts import STARTED_BY_SOMEBODY_ELSE
 from schedd.engine.place import placement
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import (
@@ -23,6 +24,7 @@ from schedd.wire import (
     ServerFacts,
     ShareFacts,
 )
+from server_adapter.servers.openpbs.vnode_capacity import VNODES_FULL
 from tests.engine.cluster import Cluster, T
 
 
@@ -82,7 +84,7 @@ def test_busy_is_tried_again_a_second_later_on_the_same_nodes_a_few_times() -> N
 
 
 def _refuse_as_fragmented(cluster: Cluster, job: str) -> None:
-    text = "no vnodes of the host have room"
+    text = VNODES_FULL
     cluster.send(*cluster.server.refuse(_decision(cluster, job), 0, text, fragmented=True))
 
 
@@ -96,7 +98,7 @@ def test_a_job_refused_on_fragmented_nodes_waits_for_the_first_end_there(early: 
     _refuse_as_fragmented(cluster, "2")
     cluster.obeys = True
     assert cluster.start("2") == 5000
-    assert "no vnodes of the host have room" in cluster.view("2").why
+    assert VNODES_FULL in cluster.view("2").why
     cluster.submit("3", "1:ppn=1", walltime=4000)
     assert cluster.runs("3") == [0]
     cluster.at(6000)
@@ -484,7 +486,7 @@ def test_several_foreign_starts_stop_dispatch_until_resumed() -> None:
         cluster.at(at)
         cluster.send(*cluster.server.start(number, (ShareFacts(f"n{number}", 4),)))
     assert len(cluster.alerts("foreign")) == 1
-    words = "job 4 was started by somebody else, as were 2 others in the 90 s before"
+    words = f"job 4 {STARTED_BY_SOMEBODY_ELSE}, as were 2 others in the 90 s before"
     assert cluster.engine.state.foreign == words
     cluster.submit("5", "n1:ppn=4")
     cluster.at(120)
@@ -501,7 +503,7 @@ def test_single_manual_start_stops_nothing_and_displaced_jobs_have_the_reason() 
     cluster.submit("3", "n1:ppn=4", walltime=200)
     cluster.at(10)
     cluster.send(*cluster.server.start("3", (ShareFacts("n1", 4),)))
-    assert cluster.alerts("by_hand") == ["job 3 was started by somebody else, not by this scheduler"]
+    assert cluster.alerts("by_hand") == [f"job 3 {STARTED_BY_SOMEBODY_ELSE}, not by this scheduler"]
     assert (cluster.engine.state.halted, cluster.start("2")) == ("", 210)
     assert cluster.at_risk("2") == Cause.ADMIN
     cluster.submit("4", "n1:ppn=1", walltime=20)

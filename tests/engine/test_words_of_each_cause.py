@@ -12,6 +12,7 @@ import pytest
 from schedd.engine import IMPROVED_BY_SEARCH, job_history, publish_snapshot, published_record
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import MAY_BREAK, Cause
+from schedd.engine.facts.texts import RUNS_PAST_WALLTIME
 from schedd.engine.rank.quarantine import quarantine
 from schedd.model import FOREVER
 from schedd.wire import (
@@ -208,7 +209,7 @@ SCENARIOS: list[tuple[Cause, Callable[[], tuple[Cluster, Act]], str, str]] = [
     ),
     (Cause.FAULT, fault, "1.s", "its planning failed: KeyError('x')"),
     (Cause.NODE_LOST, node_lost, "3", f"node n1 is down since {NODE_DOWN_AT}"),
-    (Cause.OVERRUN, overrun, "2", "job 1 runs past its walltime"),
+    (Cause.OVERRUN, overrun, "2", f"job 1 {RUNS_PAST_WALLTIME}"),
     (Cause.REFUSED, refused, "1", "its start was refused by the server (code 15043): hook says no"),
     (Cause.OUTAGE, outage, "1", "its start was refused by the server (code 15001): server restarts"),
     (Cause.OUTAGE, outage, "2", "the start of job 1 is tried again later"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from schedd.client import Unreachable
+from schedd.features.bookings.admission import NO_ROOM
 from schedd.features.bookings.state import booking_table
 from schedd.federation.api.booking_rows import booking_row, counter_offers
 from schedd.federation.bookings.bookings import FederationBookings
@@ -160,7 +161,7 @@ def test_alternatives_are_merged_and_acceptable(
     simulation.go(2)
     one = simulation.booking(name)
     assert (one.over, simulation.booked()) == ("refused", {})
-    assert one.text == ("a: there is no room for it in its window; b: there is no room for it in its window")
+    assert one.text == (f"a: {NO_ROOM}; b: {NO_ROOM}")
     offers = counter_offers(one)
     assert {offer.cluster for offer in offers} == {"a", "b"}
     assert {offer.stretch < 0 for offer in offers} == {True, False}

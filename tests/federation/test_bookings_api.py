@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from schedd.features.bookings.admission import NO_ROOM
 from schedd.federation.api import bookings
 from schedd.federation.api.waiting import wait_until
 from schedd.store import StoreError
@@ -77,9 +78,7 @@ def test_refusal_has_alternatives_from_all_clusters(harness: BookingHarness, ann
     refused = request_booking(ann, "second", start=T + 1_100)
     problem = refused.json()
     assert (refused.status_code, problem["type"]) == (409, "urn:schedd:problem:no-room")
-    assert problem["detail"] == (
-        "a: there is no room for it in its window; b: there is no room for it in its window"
-    )
+    assert problem["detail"] == (f"a: {NO_ROOM}; b: {NO_ROOM}")
     assert "POST …/accept accepts one" in problem["hint"]
     options = problem["options"]
     assert [one["option"] for one in options] == list(range(1, len(options) + 1))

@@ -13,6 +13,7 @@ import uvicorn
 from structlog.testing import capture_logs
 
 from schedd.cli.main import main
+from schedd.features.bookings.admission import NO_ROOM
 from tests.engine.cluster import T
 from tests.federation.booking_harness import HERE, WIDE, BookingHarness
 
@@ -88,7 +89,7 @@ def test_command_accepts_an_alternative_after_refusal(run: Run) -> None:
         assert run(*book, "add", f"first-{name}", *WHOLE, "--at", "+2h", "--only", name)[0] == 0
     code, out, _ = run(*book, "add", "second", *WHOLE, "--at", "+2h")
     assert code == 1
-    assert out.startswith("not booked:  a: there is no room for it in its window; b: there is no room")
+    assert out.startswith(f"not booked:  a: {NO_ROOM}; b: there is no room")
     lines = [line.split() for line in out.splitlines() if line[:1].isdigit()]
     assert {line[1] for line in lines} == {"a", "b"}
     assert {line[-1] for line in lines} == {"before", "after"}

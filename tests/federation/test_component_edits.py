@@ -11,7 +11,7 @@ import pytest
 
 from schedd.features.bookings.state import booking_table
 from schedd.federation.bookings.decisions import LIVE
-from schedd.federation.coallocation.coallocations import CoAllocation, ComponentEdit
+from schedd.federation.coallocation.coallocations import NO_REQUIRED_COMPONENT, CoAllocation, ComponentEdit
 from schedd.federation.state.coallocation_operations import EditImpossibleError
 from schedd.start_sentence import NEVER
 from tests.engine.cluster import T
@@ -234,7 +234,7 @@ def test_a_lost_booking_makes_the_pending_change_part_of_the_next_round(
 @pytest.mark.parametrize(
     ("component", "request_", "why"),
     [
-        (0, None, "at least one component must not be optional"),
+        (0, None, NO_REQUIRED_COMPONENT),
         (5, None, "it has no component 6"),
         (7, _component(), "it has no component 8"),
     ],
@@ -367,7 +367,7 @@ def test_commands_change_components(
     assert shell("coallocate", "show", name) == 1
     assert "latest change  component 1 is deleted" in capsys.readouterr().out
     assert shell("coallocate", "delete", name, "2") == 6
-    assert "at least one component must not be optional" in capsys.readouterr().err
+    assert NO_REQUIRED_COMPONENT in capsys.readouterr().err
     (tmp_path / "c.json").write_text("[5]")
     assert shell("coallocate", "add", name, str(tmp_path / "c.json")) != 0
     assert "not a component" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import structlog
 
+from schedd.api.access import TOKEN_EXPIRED
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import job_start_state
 from schedd.wire.adapter_troubles import NO_CONTACT
@@ -44,8 +45,8 @@ def test_silence_names_refused_requests_of_an_adapter_and_their_remedy() -> None
     with planner() as loop:
         loop.record_adapter_request()
         age_last_request(loop, 61)
-        loop.adapter_contact.record_refusal("this token has expired")
-        words = "the requests of an adapter are refused: this token has expired"
+        loop.adapter_contact.record_refusal(TOKEN_EXPIRED)
+        words = f"the requests of an adapter are refused: {TOKEN_EXPIRED}"
         since = f"{NO_CONTACT} since 2023-11-14 22:13:20 UTC"
         assert loop.published.stale == f"{since}; {words}"
         assert job_start_state(loop).remedy.startswith("`schedd token create pbs-adapter --role adapter`")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from schedd.engine import Cause, Engine, EngineSettings
+from schedd.engine.facts.texts import CLOCK_SET_BACK, REQUEST_ENLARGED
 from schedd.engine.recovery import rebuild_state
 from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.wire import (
@@ -124,7 +125,7 @@ def test_a_promise_that_ended_without_a_breach_has_a_record_of_its_end() -> None
     facts = replace(job(2).job, resources={"nodes": "1:ppn=4", "walltime": "900"}, version="w")
     engine.handle([JobAltered(id="longer", time=T + 1, job=facts)], T + 1)
     (ended,) = promised.changes(engine)[1]
-    assert (ended.kind, ended.event, ended.cause) == ("ended", "longer", "its request was enlarged")
+    assert (ended.kind, ended.event, ended.cause) == ("ended", "longer", REQUEST_ENLARGED)
     assert (ended.job, ended.promised) == ("2.s", before)
     engine.handle([], T + 2)
     assert promised.changes(engine) == ([], [])
@@ -152,9 +153,7 @@ def test_promises_of_many_jobs_end_with_a_record_when_the_clock_is_set_back() ->
     engine.handle([ClockSet(id="clock", time=T - 5000)], T - 5000)
     made, changed = promised.changes(engine)
     assert made == []
-    assert {(one.kind, one.event, one.cause) for one in changed} == {
-        ("ended", "clock", "the clock was set back")
-    }
+    assert {(one.kind, one.event, one.cause) for one in changed} == {("ended", "clock", CLOCK_SET_BACK)}
     assert len(changed) == 100
 
 

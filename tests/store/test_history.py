@@ -9,6 +9,7 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.engine import Cause
+from schedd.engine.facts.texts import REQUEST_ENLARGED
 from schedd.store import (
     DurableJournal,
     EventBatch,
@@ -268,7 +269,7 @@ def test_job_timeline_is_in_order(store: Store) -> None:
         promises=[Promise("1.srv", 1000, 2600, weak=True)],
         breaches=[
             PromiseBreach("1.srv", 1400, "epoch:7", Cause.NODE_LOST, 2600, 2700),
-            PromiseBreach("1.srv", 1500, "epoch:8", "its request was enlarged", 2700, None, "ended"),
+            PromiseBreach("1.srv", 1500, "epoch:8", REQUEST_ENLARGED, 2700, None, "ended"),
         ],
     )
     append_events(store, JobHeld(id="h", time=1200, job_id="1.srv", holds="u"))
@@ -283,7 +284,7 @@ def test_job_timeline_is_in_order(store: Store) -> None:
         (1000, "promise", "if an assumed walltime ahead holds", 2600),
         (1200, "event", "held", None),
         (1400, "breach", "node lost, by epoch:7", 2700),
-        (1500, "promise", "ended: its request was enlarged, by epoch:8", 2700),
+        (1500, "promise", f"ended: {REQUEST_ENLARGED}, by epoch:8", 2700),
         (1990, "decision", "start ordered: accepted", None),
         (1992, "event", "run accepted", None),
         (1993, "event", "started on n1:2", None),

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from schedd.engine.facts.texts import CLOCK_SET_BACK
 from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import DaemonProcess, unavailability
@@ -104,9 +105,9 @@ def test_clock_set_forward_a_day_then_corrected(
         settle_simulation(simulation, daemon)
         run_rounds(simulation, daemon, 12)
         set_clocks(skew, simulation, 0)
-        wait_until_not_ready(daemon, "the clock was set back")
-        wait_for_clock_alert(daemon, "the clock was set back by")
-        wait_for_log(daemon, "the clock was set back; the plan is rebuilt")
+        wait_until_not_ready(daemon, CLOCK_SET_BACK)
+        wait_for_clock_alert(daemon, f"{CLOCK_SET_BACK} by")
+        wait_for_log(daemon, f"{CLOCK_SET_BACK}; the plan is rebuilt")
         daemon.insist(lambda: check_contact_and_readiness(simulation, daemon))
         check_planned_starts(daemon, 7_200)
         run_until_more_starts(
@@ -141,7 +142,7 @@ def test_standby_takes_over_after_both_clocks_decreased(
         name, first_term = leader(url)
         assert name == "a"
         set_clocks(skew, simulation, 0)
-        wait_for_log(first, "the clock was set back; the plan is rebuilt")
+        wait_for_log(first, f"{CLOCK_SET_BACK}; the plan is rebuilt")
         settle_simulation(simulation, pair)  # type: ignore[arg-type]
         # The lease is of the database's clock: it did not change hands.
         assert leader(url) == ("a", first_term)
@@ -152,7 +153,7 @@ def test_standby_takes_over_after_both_clocks_decreased(
         assert leader(url) == ("b", first_term + 1)
         pair.run_rounds(simulation, 6)
         set_clocks(skew, simulation, -DAY)
-        wait_for_log(second, "the clock was set back; the plan is rebuilt")
+        wait_for_log(second, f"{CLOCK_SET_BACK}; the plan is rebuilt")
         settle_simulation(simulation, pair)  # type: ignore[arg-type]
         check_planned_starts(second, 7_200)
         run_until_more_starts(

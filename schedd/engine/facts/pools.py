@@ -13,6 +13,7 @@ import numpy as np
 
 from schedd.dialect.shared import OTHER_THAN, shared_amounts
 from schedd.engine.facts.job_requests import ParsedRequest
+from schedd.engine.facts.texts import LIMIT_TO_BE_RAISED
 from schedd.model import FOREVER, Place, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
@@ -320,7 +321,7 @@ class LimitBook:
             if limit is not None and amount > limit.amount and not limit.during:
                 asked = format_amount(amount, limit.what, limit.unit)
                 return WaitingFor(
-                    "limit", f"a limit to be raised: {format_limit(limit)}; it asks for {asked}"
+                    "limit", f"{LIMIT_TO_BE_RAISED}: {format_limit(limit)}; it asks for {asked}"
                 )
         return None
 

@@ -10,6 +10,7 @@ from schedd.engine.component.promise_hooks import lost_by_alteration
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.texts import REQUEST_ENLARGED
 from schedd.policy.site import SitePolicy
 from schedd.wire import JobFacts
 
@@ -30,7 +31,7 @@ def promise_end_reason(
     before = record.facts
     enlarged = not _asks_no_more(understood, record.understood)
     if record.slot >= 0 and (enlarged or _needs_more_shared_resources(limits, facts, before)):
-        return "its request was enlarged"
+        return REQUEST_ENLARGED
     if facts.queue != before.queue:
         return f"it was moved to queue {facts.queue}"
     if site.hard_limits and _is_cost_limit_lowered(facts, before):

@@ -21,6 +21,7 @@ from schedd.engine.facts.job_requests import (
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.state import EngineState
+from schedd.engine.facts.texts import NOT_ANNOUNCED
 from schedd.engine.machine.failing_nodes import note_failure, note_run_end
 from schedd.engine.machine.nodes import unblock_nodes
 from schedd.engine.place.avoided_nodes import failed_on
@@ -280,7 +281,7 @@ def on_job_started(state: EngineState, event: JobStarted) -> None:
     """Handle the start of a job, possibly on other nodes than planned, or not by this scheduler."""
     record = state.records.get(event.job_id)
     if record is None:
-        state.alert(event.id, "unknown_job", f"job {event.job_id} started, but no event had announced it")
+        state.alert(event.id, "unknown_job", f"job {event.job_id} {NOT_ANNOUNCED}")
     else:
         check_for_foreign_start(state, event.id, record, event.time, event.by)
         start_running(state, event.id, record, event.time, event.shares, by=event.by)

@@ -13,6 +13,7 @@ from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, CurrentRun, JobRecord, Phase
 from schedd.engine.facts.shares import held_shares, planned_shares, takes_for_shares
 from schedd.engine.facts.state import EngineState
+from schedd.engine.facts.texts import RUNS_PAST_WALLTIME, STARTED_BY_SOMEBODY_ELSE
 from schedd.engine.machine.nodes import block_nodes, unblock_nodes
 from schedd.engine.place.placement import displace_for
 from schedd.engine.rank.promises import judge_start
@@ -153,7 +154,7 @@ def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, s
     ] + [state.now]
     if len(state.unexplained_starts) < settings.alone_starts:
         return
-    words = f"job {record.id} was started by somebody else"
+    words = f"job {record.id} {STARTED_BY_SOMEBODY_ELSE}"
     if len(state.unexplained_starts) > 1:
         seconds = state.now - state.unexplained_starts[0]
         before = f"in the {seconds} s before" if seconds else "in the same second"
@@ -303,7 +304,7 @@ def _past_end(state: EngineState, record: JobRecord, end: int, event: str) -> tu
 def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str]:
     """Extend a job past its planned end: it started late, uses its end allowance, or overruns."""
     settings = state.settings
-    words = f"job {record.id} runs past its walltime"
+    words = f"job {record.id} {RUNS_PAST_WALLTIME}"
     end = record.run_end(state.now)
     left = end - state.now
     if left > 0:

@@ -38,7 +38,7 @@ from schedd.plan.work_limits import WorkSpent
 from schedd.policy.bookings import nearest
 from schedd.wire import Book
 
-_NO_ROOM: Final = "there is no room for it in its window"
+NO_ROOM: Final = "there is no room for it in its window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ def admit(state: EngineState, event: Book) -> None:
                 return
             leave_components(state, booking_key(event.name))
             options += find_options(state, one.booking, one.request)
-            problem = _NO_ROOM
-        if problem == _NO_ROOM:
+            problem = NO_ROOM
+        if problem == NO_ROOM:
             problem = _impossible(state, candidates) or problem
     except WorkSpent as error:
         leave_components(state, booking_key(event.name))

@@ -15,6 +15,7 @@ from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
+from schedd.engine.facts.texts import LIMIT_TO_BE_RAISED
 from schedd.engine.place.placement import plan_job, replan
 from schedd.engine.rank.promises import record_move
 from schedd.engine.rank.ranking import advance_job, set_rank
@@ -166,7 +167,7 @@ def _explain_wait(limit: Limit, amount: int, total: int, meter: UseMeter, now: i
     words = format_limit(limit)
     if amount > limit.amount:
         asked = _format(limit, amount)
-        return WaitingFor("limit", f"a limit to be raised: {words}; it asks for {asked}")
+        return WaitingFor("limit", f"{LIMIT_TO_BE_RAISED}: {words}; it asks for {asked}")
     if limit.counts == "eligible":
         return WaitingFor("limit", f"another of these jobs to start: {words}")
     if limit.counts == "submitted":

@@ -24,6 +24,7 @@ from schedd.federation.api.item_answers import (
 from schedd.federation.api.requests import FederatedRequest, TextMap
 from schedd.federation.coallocation.coallocations import (
     MAX_COMPONENTS,
+    NO_REQUIRED_COMPONENT,
     CoAllocation,
     ComponentEdit,
     ComponentJob,
@@ -117,7 +118,7 @@ class CoAllocationRequest(BaseModel):
     @model_validator(mode="after")
     def _check_components(self) -> "CoAllocationRequest":
         if all(component.optional for component in self.components):
-            raise ValueError("at least one component must not be optional")
+            raise ValueError(NO_REQUIRED_COMPONENT)
         if any(component.units for component in self.components):
             if len(self.components) > 1:
                 raise ValueError("components: a divided component (cores) must be the only one")

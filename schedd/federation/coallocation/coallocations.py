@@ -36,6 +36,7 @@ from schedd.federation.items import Attempt, FederationItem, Items, Transitions
 
 RoundPhase = Literal["proposed", "committed", "dropped", "cleared"]
 EditPhase = Literal["pending", "made", "refused"]
+NO_REQUIRED_COMPONENT: Final = "at least one component must not be optional"
 MAX_COMPONENTS: Final = 32
 """Of a co-allocation, with deleted ones: their numbers are not used again."""
 
@@ -305,7 +306,7 @@ class CoAllocation(FederationItem[ComponentJob]):
         if not 0 <= index < known or self.components[index].deleted:
             return f"it has no component {index + 1}"
         if all(one.optional or one.deleted for one in self._edited_components(event)):
-            return "at least one component must not be optional"
+            return NO_REQUIRED_COMPONENT
         return ""
 
     def _edited_components(self, event: ComponentEditRequested) -> tuple[CoallocationComponent, ...]:

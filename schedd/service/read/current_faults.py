@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
-from schedd.engine import OpenAlert
+from schedd.engine import CLOCK_SET_BACK, OpenAlert
 from schedd.service.cluster.adapter_contact import ADAPTER_REFUSED
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.start_sentence import format_utc
@@ -159,7 +159,7 @@ def _job_start_state(loop: PlanLoop) -> JobStartState:
         )
     if published.foreign:
         return _stopped(loop, "stopped, another scheduler starts jobs", published.foreign, "foreign")
-    if "the clock was set back" in published.stale:
+    if CLOCK_SET_BACK in published.stale:
         return _stopped(loop, "stopped until the plan is rebuilt", published.stale, "clock")
     if published.stale and published.stale != loop.failing:
         return _stopped(loop, "stopped, server state unknown", published.stale, "snapshot")

@@ -18,6 +18,7 @@ from server_adapter.servers.openpbs.vnode_capacity import (
 
 _CHARGED: Final = frozenset({"ncpus", "mem", "vmem", "ngpus"})
 _NODE: Final = frozenset({"host", "vnode"})
+NOT_AS_DECIDED: Final = "does not fit on what was decided"
 _NO_ROOMS: Final[CapacityByHost] = MappingProxyType({})
 
 NodeProperties = Mapping[str, Collection[str]]  # properties of nodes by name
@@ -104,7 +105,7 @@ def exec_vnode(
     if nodes is None and free and _nodes(units, shares, eligible, {}) is not None:
         raise VnodesFullError(f"its nodes have too little left for {schedselect}")
     if nodes is None:
-        raise ValueError(f"select {schedselect} does not fit on what was decided")
+        raise ValueError(f"select {schedselect} {NOT_AS_DECIDED}")
     if sum(unit.cpus for unit in units) < sum(share.cpus for share in shares):
         raise ValueError(f"select {schedselect} asks for fewer cores than were decided")
     charged = _CHARGED | frozenset(consumable)

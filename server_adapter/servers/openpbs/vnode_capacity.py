@@ -11,6 +11,7 @@ from server_adapter.openpbs.notation import VnodePiece, exec_vnode, parse_amount
 from server_adapter.servers.openpbs.facts import ASSIGNED, AVAILABLE, SHARED, node_facts, vnode_state
 from server_adapter.servers.openpbs.hosts import amounts, meets
 
+VNODES_FULL: Final = "no vnodes of the host have room"
 _NO_CHUNKS: Final[list[list[VnodePiece]]] = []
 
 
@@ -118,7 +119,7 @@ def lay_out_chunk(
         taken = [] if whole else _spread(needs, meeting)
     if not taken:
         text = ":".join(f"{name}={value}" for name, value in asked.items())
-        raise VnodesFullError(f"no vnodes of the host have room for {text} now")
+        raise VnodesFullError(f"{VNODES_FULL} for {text} now")
     by_name = dict(taken)
     left = [
         replace(one, free=_less(one.free, one.free if whole else by_name[one.vnode]))

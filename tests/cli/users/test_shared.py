@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from schedd.api.access import TOKEN_UNKNOWN
 from schedd.cli.main import BARE_COMMANDS, main
 from schedd.cli.user import command_session
 from schedd.cli.user.formatting import (
@@ -24,10 +25,11 @@ from schedd.cli.user.formatting import (
     wrap_indented,
 )
 from schedd.client.http import HttpConnection
+from schedd.engine.facts.texts import NOT_ANNOUNCED
 from schedd.name_list import shorten_list
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.start_sentence import NO_HISTORY
+from schedd.start_sentence import NO_HISTORY, NOT_BEFORE_STARTS_RESUME, WHEN_STARTS_RESUME
 from schedd.wire import (
     JobStarted,
     ShareFacts,
@@ -86,9 +88,7 @@ def test_errors_are_single_lines_with_exit_codes(
     monkeypatch.setenv("SCHEDD_TOKEN", "wrong")
     code, _, err = run("showq")
     assert code == 5
-    assert err.endswith(
-        "this token is not known here; put a token into SCHEDD_TOKEN or ~/.config/schedd/token\n"
-    )
+    assert err.endswith(f"{TOKEN_UNKNOWN}; put a token into SCHEDD_TOKEN or ~/.config/schedd/token\n")
 
 
 def test_responses_from_another_server_are_reported(
@@ -151,7 +151,7 @@ def test_every_command_reports_clock_differences_once(
 def test_showq_shows_alerts_that_concern_users(run: Run, loop: PlanLoop) -> None:
     share = (ShareFacts("n1", 1),)
     loop.submit([JobStarted(id=event_id(), time=T, job_id="9.srv", shares=share)]).result(WAIT_S)
-    assert run("showq")[1].endswith("\njob 9.srv started, but no event had announced it\n")
+    assert run("showq")[1].endswith(f"\njob 9.srv {NOT_ANNOUNCED}\n")
 
 
 @pytest.mark.parametrize("args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)])
@@ -164,7 +164,7 @@ def test_every_command_reports_that_no_jobs_are_started(
     if args[0] == "showq":
         assert "IF STARTED AGAIN" in out
     elif args[0] != "showbf":
-        assert "Not before jobs are started again; if that is in time, planned " in " ".join(out.split())
+        assert f"{NOT_BEFORE_STARTS_RESUME}; if that is in time, planned " in " ".join(out.split())
 
 
 def test_a_what_if_during_a_pause_starts_nothing_now(run: Run, loop: PlanLoop) -> None:
@@ -172,7 +172,7 @@ def test_a_what_if_during_a_pause_starts_nothing_now(run: Run, loop: PlanLoop) -
     loop.pause("the cooling failed").result(WAIT_S)
     _, out, _ = run("showstart", "1@1@60")
     assert "  now\n" not in out.partition("may start")[0]
-    assert "start      Starts when jobs are started again\n" in out
+    assert f"start      {WHEN_STARTS_RESUME}\n" in out
 
 
 def test_past_times_are_overdue_and_never_negative(

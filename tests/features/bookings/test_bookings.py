@@ -7,6 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.features.accounts.state import account_book
+from schedd.features.bookings.admission import NO_ROOM
 from schedd.features.bookings.state import Booking, booking_table
 from schedd.wire import (
     AccountSet,
@@ -190,7 +191,7 @@ def test_outdated_offer_is_refused_with_new_offers() -> None:
     site.book("b", within=(450, 560))
     site.book("c", within=(400, 500))
     again = site.perform_step("b", "accept", 1)
-    assert (again.phase, again.text) == ("refused", "there is no room for it in its window")
+    assert (again.phase, again.text) == ("refused", NO_ROOM)
     assert all(one.start != T + 400 for one in again.options)
 
 

@@ -12,6 +12,7 @@ import pytest
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
+from schedd.features.bookings.admission import NO_ROOM
 from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 from tests.api.conftest import token, tokens
@@ -87,7 +88,7 @@ def test_a_refused_booking_has_offers_that_can_be_accepted(run: Run) -> None:
     wide = ("-l", "nodes=2:ppn=8", "--for", "60m")
     assert run("add", "first", *wide, "--at", "+2h")[0] == 0
     code, out, _ = run("add", "second", *wide, "--at", "+2h")
-    assert (code, "not booked: there is no room for it in its window" in out) == (1, True)
+    assert (code, f"not booked: {NO_ROOM}" in out) == (1, True)
     assert "schedd book accept second NUMBER takes one" in out
     code, out, _ = run("--json", "accept", "second", "1")
     taken = json.loads(out)

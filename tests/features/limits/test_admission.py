@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schedd.engine import Engine
+from schedd.engine.facts.texts import LIMIT_TO_BE_RAISED
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.limits.admission import wait_in_what_if
 from schedd.features.limits.state import limit_state
@@ -226,7 +227,7 @@ def test_an_amount_beyond_a_limit_must_wait_for_a_higher_limit() -> None:
     cluster = Limited({"counts": "eligible", "what": "cpus", "amount": 3})
     cluster.submit("1")
     assert waits(cluster, "1") == (
-        "a limit to be raised: at most 3 cpus eligible at once; it asks for 4 cpus"
+        f"{LIMIT_TO_BE_RAISED}: at most 3 cpus eligible at once; it asks for 4 cpus"
     )
     cluster.alter_request("1", nodes="1:ppn=2")
     assert cluster.start("1") == 0

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from schedd.engine import Cause, Engine
+from schedd.engine.facts.texts import LIMIT_TO_BE_RAISED
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import JobFacts, JobStarted, QueueFacts, ServerFacts, ShareFacts
@@ -148,7 +149,7 @@ def test_job_beyond_its_limit_waits_for_the_limit() -> None:
     view = cluster.view("1")
     assert (view.state, view.waiting_for) == ("waiting", "limit")
     limit = "at most 6 cpus of user ann in queue batch at once"
-    assert view.why == f"waiting for a limit to be raised: {limit}; it asks for 8 cpus"
+    assert view.why == f"waiting for {LIMIT_TO_BE_RAISED}: {limit}; it asks for 8 cpus"
     limit_queue(cluster, "batch", max_run_res__ncpus="[u:PBS_GENERIC=8]")
     assert cluster.start("1") == 0
 
@@ -291,7 +292,7 @@ def test_lost_licences_move_jobs_by_that_cause() -> None:
     limit_server(cluster, resources_available__matlab="0")
     assert (
         cluster.view("2").why
-        == "waiting for a limit to be raised: at most 0 matlab at once; it asks for 1 matlab"
+        == f"waiting for {LIMIT_TO_BE_RAISED}: at most 0 matlab at once; it asks for 1 matlab"
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from schedd.engine import Engine
 from schedd.engine.component.job_hooks import charge_factor
+from schedd.engine.facts.texts import LIMIT_TO_BE_RAISED
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.accounts.state import account_book
 from schedd.features.partitions.membership import OUTSIDE_ALL, PartitionTable
@@ -295,7 +296,7 @@ def test_a_limit_that_never_allows_a_job_in_one_partition_leaves_the_other() -> 
     cluster.submit("1", resources={"partition": "a:b"})
     cluster.submit("2", resources={"partition": "a"})
     assert cluster.planned_node_names("1") == ["n2"]
-    assert "a limit to be raised: at most 2 cpus in partition a" in cluster.view("2").why
+    assert f"{LIMIT_TO_BE_RAISED}: at most 2 cpus in partition a" in cluster.view("2").why
 
 
 def test_jobs_of_a_partition_cost_its_factor() -> None:

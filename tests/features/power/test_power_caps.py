@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from schedd.engine import Engine
+from schedd.engine.facts.texts import LIMIT_TO_BE_RAISED
 from schedd.model import WaitingFor
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import PolicyChanged
@@ -47,7 +48,7 @@ def test_job_beyond_every_cap_waits_until_the_cap_is_raised() -> None:
     answer = site.record("1").answer
     assert isinstance(answer, WaitingFor)
     assert answer.what == (
-        "a limit to be raised: at most 30 W drawn by jobs at once; it asks for 40 W drawn by jobs"
+        f"{LIMIT_TO_BE_RAISED}: at most 30 W drawn by jobs at once; it asks for 40 W drawn by jobs"
     )
     higher = {"power": WATTS, "power_caps": [{"watts": 240.0}]}
     site.send(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=higher))

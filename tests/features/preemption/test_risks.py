@@ -1,6 +1,7 @@
 """The risk of jobs that may be preempted is part of their expected start and end."""
 
 from schedd.engine import Engine
+from schedd.engine.facts.texts import RUNS_PAST_WALLTIME
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.deadline_forecasts.forecast_round import EndForecasts
 from schedd.features.prediction.expected_starts import (
@@ -94,7 +95,7 @@ def test_forecast_of_an_end_includes_the_risk_of_a_preemption() -> None:
         forecast = EndForecasts(given, compute_expected_starts(given), {}, 0.0).find(record)
         assert forecast is not None
         found.append(forecast.probability(record.run.started + DAY, 0.0))
-    assert found[0] == 1, "no job runs past its walltime"
+    assert found[0] == 1, f"no job {RUNS_PAST_WALLTIME}"
     assert found[1] < 1, "a preempted one does its work again"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from schedd.engine.facts.texts import STARTED_BY_SOMEBODY_ELSE
 from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import JobState
@@ -153,8 +154,8 @@ async def test_a_single_resume_suffices_after_a_foreign_start(house: ProcessHarn
     server.set_scheduling(True)
     while not (halted := (await house.request(""))["halted"]).startswith("stopped until somebody resumes"):
         await asyncio.sleep(0.1)
-    assert f"job {theirs} was started by somebody else" in halted
-    alert = f"the daemon alerts: foreign: job {theirs} was started by somebody else: another scheduler"
+    assert f"job {theirs} {STARTED_BY_SOMEBODY_ELSE}" in halted
+    alert = f"the daemon alerts: foreign: job {theirs} {STARTED_BY_SOMEBODY_ELSE}: another scheduler"
     while alert not in house.adapter.log.read_text():
         await asyncio.sleep(0.1)
     house.adapter.kill()

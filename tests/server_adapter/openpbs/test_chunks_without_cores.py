@@ -6,7 +6,7 @@ import pytest
 
 from schedd.wire import NO_TYPES, ResourceFacts, ResourceTypes, Run, ShareFacts
 from server_adapter.bridge.run_checks import RunVerdict, check_decision
-from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
+from server_adapter.servers.openpbs.exec_vnodes import NOT_AS_DECIDED, exec_vnode
 from server_adapter.servers.openpbs.vnode_capacity import VnodesFullError
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Site, start
 
@@ -43,7 +43,7 @@ def test_a_chunk_without_cores_is_placed_on_a_node_with_its_amounts() -> None:
 
 
 def test_a_decision_node_without_a_chunk_means_an_altered_select() -> None:
-    with pytest.raises(ValueError, match="does not fit on what was decided"):
+    with pytest.raises(ValueError, match=NOT_AS_DECIDED):
         exec_vnode("1:ncpus=1", [ShareFacts("n1", 1), ShareFacts("n2", 0)], types=NO_TYPES)
 
 

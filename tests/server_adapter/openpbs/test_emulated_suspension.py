@@ -13,6 +13,7 @@ from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.replies import Status
 from server_adapter.batch.requests import SignalRequest
 from server_adapter.bridge.adapter import Adapter
+from server_adapter.bridge.delivery import ANOTHER_ADAPTER
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.emulator.jobs import Job
@@ -188,7 +189,7 @@ async def test_an_adapter_resumes_no_job_while_another_one_serves_the_cluster(tm
                 while adapter.cycles < 5:
                     await asyncio.sleep(0.01)
                 assert state(job) == "SUSPENDED"
-                assert adapter.delivery.place_obstacle == "another adapter serves the cluster"
+                assert adapter.delivery.place_obstacle == ANOTHER_ADAPTER
                 daemon.other_adapter = False
                 while state(job) != "RUNNING":
                     await asyncio.sleep(0.01)

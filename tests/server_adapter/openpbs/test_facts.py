@@ -13,7 +13,7 @@ from server_adapter.bridge.event_effects import apply
 from server_adapter.bridge.state import NOTHING_WRITTEN, ServerReservation, ServerState
 from server_adapter.openpbs.notation import index_ranges, parent, subjob
 from server_adapter.servers.openpbs.arrays import expand_arrays
-from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
+from server_adapter.servers.openpbs.exec_vnodes import NOT_AS_DECIDED, exec_vnode
 from server_adapter.servers.openpbs.facts import (
     ending,
     job_facts,
@@ -237,7 +237,7 @@ def test_each_unit_is_placed_on_a_vnode_that_meets_its_request() -> None:
         ),
     ):
         assert exec_vnode(select, decided, tags=tags) == wanted
-    with pytest.raises(ValueError, match="does not fit on what was decided"):
+    with pytest.raises(ValueError, match=NOT_AS_DECIDED):
         exec_vnode("1:ncpus=1+2:ncpus=3:color=red", decided, tags=tags)
 
 

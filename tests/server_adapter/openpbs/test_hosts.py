@@ -9,10 +9,11 @@ from schedd.dialect import canonical, parse_openpbs
 from schedd.wire import NO_TYPES, ShareFacts
 from server_adapter.batch.codes import ObjectType
 from server_adapter.batch.status_objects import DescribedObject
-from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
+from server_adapter.servers.openpbs.exec_vnodes import NOT_AS_DECIDED, exec_vnode
 from server_adapter.servers.openpbs.facts import is_exclusive, node_facts, shares, vnode_use
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, group_by_host, is_vscatter, requested_vnodes
 from server_adapter.servers.openpbs.vnode_capacity import (
+    VNODES_FULL,
     VnodesFullError,
     add_idle_vnodes,
     held_by,
@@ -496,7 +497,7 @@ def test_a_chunk_that_no_vnode_can_hold_is_spread_over_several() -> None:
 
 
 def test_vscatter_does_not_split_a_chunk() -> None:
-    with pytest.raises(VnodesFullError, match="no vnodes of the host have room for ncpus=6 now"):
+    with pytest.raises(VnodesFullError, match=f"{VNODES_FULL} for ncpus=6 now"):
         place("1:ncpus=6", ShareFacts("a", 6), whole=True)
 
 
@@ -507,7 +508,7 @@ def test_vnode_properties_in_a_chunk_are_respected() -> None:
     assert place("1:ncpus=1:vnode=a[1]", ShareFacts("a", 1)) == "(a[1]:ncpus=1)"
     with pytest.raises(VnodesFullError):
         place("1:ncpus=5:color=red", ShareFacts("a", 5), vnodes=vnodes)
-    with pytest.raises(ValueError, match="does not fit on what was decided"):
+    with pytest.raises(ValueError, match=NOT_AS_DECIDED):
         place("1:ncpus=1:vnode=b[1]", ShareFacts("a", 1))
 
 

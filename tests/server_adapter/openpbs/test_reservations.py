@@ -14,6 +14,7 @@ from server_adapter.bridge.daemon_client import (
     PossibleStart,
     QuestionTooHardError,
 )
+from server_adapter.bridge.delivery import ANOTHER_ADAPTER
 from server_adapter.bridge.reservations import ReservationConfirmer
 from server_adapter.bridge.server import OccurrencePlacement
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerState
@@ -149,7 +150,7 @@ def house_with_clock(
         DaemonRefusedError(401, "no valid token"),
         DaemonRefusedError(403, "the token is of another role"),
         DaemonRefusedError(404, "no such cluster"),
-        AnotherAdapterError(409, "another adapter serves the cluster"),
+        AnotherAdapterError(409, ANOTHER_ADAPTER),
     ],
 )
 async def test_a_fault_that_is_not_the_users_never_refuses_a_reservation(error: Exception) -> None:

@@ -13,6 +13,7 @@ from server_adapter.bridge.run_checks import RunVerdict
 from server_adapter.bridge.server import OccurrencePlacement, ReadScope
 from server_adapter.families import connector
 from server_adapter.openpbs.codes import OpenPBSErrorCode
+from server_adapter.servers.openpbs.vnode_capacity import VNODES_FULL
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Objects, Site, run, start
 
@@ -441,7 +442,7 @@ async def test_the_check_before_a_run_covers_all_vnodes_of_a_host(tmp_path: Path
         assert await start(site, tmp_path, share) == (
             False,
             0,
-            "no vnodes of the host have room for ncpus=4:vnode=a0 now",
+            f"{VNODES_FULL} for ncpus=4:vnode=a0 now",
             True,
         )
         server = site.make_server(tmp_path)
@@ -516,7 +517,7 @@ async def test_reservations_are_planned_by_host_and_their_jobs_by_reserved_vnode
             said.append((await server.run(decision, lambda: None)).text)
         await server.close()
     assert [one.destination for one in site.runs()] == ["(a0:ncpus=2)"]
-    assert said == ["", "no vnodes of the host have room for ncpus=3 now"]
+    assert said == ["", f"{VNODES_FULL} for ncpus=3 now"]
 
 
 async def test_a_reservation_that_lost_a_vnode_of_a_host_is_repaired(tmp_path: Path) -> None:
