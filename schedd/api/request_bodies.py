@@ -7,12 +7,13 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from schedd.api.event_bounds import MAX_NAME_LENGTH
-from schedd.dialect import Family, RequestError, resource_list
+from schedd.dialect import Family, RequestError, depend_fault, resource_list
 from schedd.dialect.array_request import ArrayRequest, parse_array_request
 from schedd.dialect.partition import replace_resource
 from schedd.engine import BOOKING, HYPOTHETICAL
 from schedd.wire import AdapterEvent, JobFacts
 from schedd.wire.bounds import TIME_END
+from schedd.wire.job_extensions import extension_resources
 
 
 class DeliveryBody(BaseModel):
@@ -283,7 +284,18 @@ class WhatIfRequest(_ResourceRequest):
             max_length=200,
         ),
     ] = ""
-
+    group: Annotated[
+        str,
+        Field(
+            description="As `qsub -W group_list=`; by default the group of the owner's latest job.",
+            max_length=200,
+        ),
+    ] = ""
+    account: Annotated[str, Field(description="As `qsub -A`.", max_length=200)] = ""
+    project: Annotated[str, Field(description="As `qsub -P` of OpenPBS.", max_length=200)] = ""
+    extensions: Annotated[
+        str, Field(description="As `qsub -W x=` of TORQUE: `QOS:high;PARTITION:a`.", max_length=2_000)
+    ] = ""
     bookings: Annotated[
         tuple[str, ...],
         Field(description="Bookings of the caller whose cores count as free.", max_length=100),
@@ -344,6 +356,13 @@ class WhatIfRequest(_ResourceRequest):
                 raise ValueError(error.comment) from None
         return array
 
+    @field_validator("depend")
+    @classmethod
+    def _check_depend(cls, depend: str) -> str:
+        if depend and (wrong := depend_fault(depend)):
+            raise ValueError(wrong)
+        return depend
+
     @model_validator(mode="after")
     def _check_subject(self) -> Self:
         if sum(one is not None for one in (self.request, self.resources, self.job)) != 1:
@@ -355,18 +374,24 @@ class WhatIfRequest(_ResourceRequest):
             or self.not_before is not None
             or self.array
             or self.depend
+            or self.group
+            or self.account
+            or self.project
+            or self.extensions
             or not self.rerunnable
             or self.for_booking
         ):
             raise ValueError(
-                "family, queue, owner, not_before, array, depend and rerunnable are taken from the job, and "
-                "for_booking is about no job"
+                "family, queue, owner, group, account, project, extensions, not_before, array, depend and "
+                "rerunnable are taken from the job, and for_booking is about no job"
             )
         return self
 
     def facts(self, now: int, job: JobFacts | None, variant: WhatIfVariant | None = None) -> JobFacts:
         """The job, or this variant of it, as if it came at ``now``; ``job`` is the one in the queue."""
         resources = dict(job.resources) if job is not None else self.requested_resources
+        if self.extensions:
+            resources = {**extension_resources(self.extensions), **resources}
         for name, value in (variant.requested_resources if variant is not None else {}).items():
             replace_resource(resources, name, value)
         if job is not None:
@@ -374,6 +399,9 @@ class WhatIfRequest(_ResourceRequest):
         return JobFacts(
             id=BOOKING + HYPOTHETICAL if self.for_booking else HYPOTHETICAL,
             owner=self.owner,
+            group=self.group,
+            account=self.account,
+            project=self.project,
             queue=self.queue,
             submitted=now,
             family=self.family or ("openpbs" if "select" in resources else "torque"),

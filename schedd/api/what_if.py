@@ -16,7 +16,14 @@ from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
 from schedd.api.result_views import ArrayEnd, WhatIfResult, WhatIfVariantResult
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
-from schedd.api.what_if_admission import VisibleJobs, all_jobs, check_admission, is_unaltered
+from schedd.api.what_if_admission import (
+    VisibleJobs,
+    all_jobs,
+    check_admission,
+    group_notes,
+    is_unaltered,
+    known_group,
+)
 from schedd.api.what_if_fields import destination_view, render_fields, stopped_queue_notes
 from schedd.dialect.advres import read_advres
 from schedd.dialect.deadline import deadline_fault
@@ -223,6 +230,7 @@ class _RequestEvaluator:
         self._dependency = dependency
         replaces = job is not None and not without_slots
         self._own = PublishedStart.from_job(published, job, now) if job is not None and replaces else None
+        self._group: str | None = None  # of the owner's jobs
         self._queued = QueuedJobs(lambda: all_jobs(published), ResourceTypes(published.server.resources))
 
     def evaluate(
@@ -265,6 +273,10 @@ class _RequestEvaluator:
             facts = replace(facts, not_before=max(self._dependency.ready, facts.not_before or 0))
         if not facts.owner and (self._submitter or read_advres(facts.resources)):
             facts = replace(facts, owner=self._submitter or self._who)  # a booking is its owner's
+        if self._job is None and facts.owner and not facts.group:
+            if self._group is None:
+                self._group = known_group(self._copy.published, facts.owner)
+            facts = replace(facts, group=self._group)
         return facts
 
     def _check_admission(self, facts: JobFacts) -> Admission:
@@ -356,6 +368,7 @@ class _RequestEvaluator:
             *without_units(changed),
             *admission.notes,
             *self._dependency.notes,
+            *(group_notes(self._copy.published, facts) if self._job is None else ()),
             *stopped_queue_notes(self._copy.published, facts.queue, outcome),
         )
 

@@ -62,7 +62,7 @@ def check_admission(
         submission = Submission(
             facts=replace(facts, owner=submitter),
             understood=understood,
-            group=_known_group(published, submitter),
+            group=facts.group if submitter else "",
             known=_known_user(published, submitter),
             array=array if array is not None else ArrayRequest(1),
             is_array=array is not None,
@@ -90,13 +90,35 @@ def all_jobs(published: PlanSnapshot) -> Iterator[JobRecord]:
     yield from published.slotless.values()
 
 
-def _known_group(published: PlanSnapshot, user: str) -> str:
-    """The primary group of a user, from its jobs; empty: not known."""
+def known_group(published: PlanSnapshot, user: str) -> str:
+    """Return the group of a user's latest job; empty: the user has no jobs."""
     name = user.partition("@")[0]
-    if not name:
-        return ""
-    groups = (one.facts.group for one in all_jobs(published) if one.facts.owner.partition("@")[0] == name)
-    return next(filter(None, groups), "")
+    jobs = (one.facts for one in all_jobs(published) if one.facts.owner.partition("@")[0] == name)
+    named = [(one.submitted, one.id, one.group) for one in jobs if one.group]
+    return max(named)[2] if named else ""
+
+
+def group_notes(published: PlanSnapshot, facts: JobFacts) -> Iterator[str]:
+    """Yield a remark if the group of a hypothetical job is not known, and the policy depends on groups."""
+    if facts.owner and not facts.group and _names_groups(published.settings.site.plain):
+        yield (
+            f"the group of {facts.owner.partition('@')[0]} is not known here: access and limits of groups do "
+            "not count; name it with -W group_list="
+        )
+
+
+def _names_groups(plain: object) -> bool:
+    """Return whether settings have an access list or limit of groups, or use them otherwise."""
+    if isinstance(plain, Mapping):
+        return any(
+            (name in ("groups", "group_defaults") and bool(value))
+            or (name in ("who", "by") and value == "group")
+            or _names_groups(value)
+            for name, value in plain.items()
+        )
+    if isinstance(plain, (list, tuple)):
+        return any(one == "group" or _names_groups(one) for one in plain)
+    return False
 
 
 def _known_user(published: PlanSnapshot, user: str) -> KnownUser:

@@ -104,7 +104,7 @@ def make_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="run until T and show the plan there, instead of figures: a second of the log (86400), a time "
-        "from its second 0 on (36h, 2d), or a date in UTC. May be repeated, or several with commas",
+        "after its beginning (36h, 2d), or a date in UTC. May be repeated, or several with commas",
     )
     add(
         "--step",

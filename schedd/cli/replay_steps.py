@@ -18,7 +18,7 @@ from schedd.replay.simulation import Simulation
 from schedd.replay.workload import TIME_LIMIT, TraceError
 
 EVENT_STEP: Final = "event"  # the step from one event time to the next
-_SPAN: Final = re.compile(r"([0-9]{1,9})([smhd]?)")
+_SPAN: Final = re.compile(r"([0-9]{1,10})([smhd]?)")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _MAX_JOBS_SHOWN: Final = 50
 _HELP: Final = "Enter: a step; a moment: run until then; e: to the next event; a: to the end; q: quit"
@@ -54,15 +54,26 @@ def parse_stops(until: Sequence[str], step: str | None) -> ReplayStops:
 
 
 def parse_log_time(word: str, prepared: Prepared) -> int:
-    """Parse a second of the log: ``86400``, ``36h``, or a date. Raises TraceError."""
+    """Parse a second of the log: ``86400``, ``36h`` after its beginning, or a date. Raises TraceError."""
     found = _SPAN.fullmatch(word)
     if found is not None:
-        return int(found[1]) * _UNITS[found[2]]
+        first = prepared.jobs[0].submit if prepared.unix_start_time == 0 else 0
+        seconds = int(found[1]) * _UNITS[found[2]]
+        if first + seconds >= TIME_LIMIT:
+            raise TraceError(f"{word}: too far from the log's beginning")
+        if found[2]:
+            return first + seconds
+        if seconds < first:
+            raise TraceError(
+                f"{word}: the seconds of {prepared.name} are those of the epoch, and it begins at {first}; "
+                "a time after its beginning has a unit (36h)"
+            )
+        return seconds
     try:
         date = datetime.fromisoformat(word)
     except ValueError:
         raise TraceError(
-            f"{word}: not a time; give a second of the log (86400), a time from its second 0 on (36h, 2d), "
+            f"{word}: not a time; give a second of the log (86400), a time after its beginning (36h, 2d), "
             "or a date in UTC (2002-07-28T12:00)"
         ) from None
     if prepared.unix_start_time is None:

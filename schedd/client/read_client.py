@@ -398,6 +398,10 @@ class ReadClient:
         start_by: int | None = None,
         array: str = "",
         depend: str = "",
+        group: str = "",
+        account: str = "",
+        project: str = "",
+        extensions: str = "",
         bookings: Sequence[str] = (),
         for_booking: bool = False,
         variants: Sequence[str | Resources] = (),
@@ -409,7 +413,8 @@ class ReadClient:
     ) -> WhatIfResult:
         """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``.
 
-        ``array`` and ``depend`` are as for `qsub -t` and `qsub -W depend=`. ``changes`` are the smallest ones
+        ``array``, ``depend``, ``group``, ``account``, ``project`` and ``extensions`` are as for `qsub -t`,
+        `-W depend=`, `-W group_list=`, `-A`, `-P` and `-W x=`. ``changes`` are the smallest ones
         for a start at once, or by ``start_by``; with ``sooner`` there are ``sooner_changes`` for a start
         before the planned one. With ``cheapest_by`` also where it costs least and ends by that second, with
         ``tasks`` when this number of such jobs would have ended. The cores of the caller's ``bookings`` count
@@ -425,6 +430,10 @@ class ReadClient:
             "start_by": start_by,
             "array": array or None,
             "depend": depend or None,
+            "group": group or None,
+            "account": account or None,
+            "project": project or None,
+            "extensions": extensions or None,
             "bookings": list(bookings) or None,
             "for_booking": for_booking or None,
             "variants": [

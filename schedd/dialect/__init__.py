@@ -3,7 +3,7 @@
 Both families of servers. The meaning of requests is specified in ``docs/reference/requests.md``.
 """
 
-from schedd.dialect.depend import Condition, Until, conditions, own_conditions
+from schedd.dialect.depend import Condition, Until, conditions, depend_fault, own_conditions
 from schedd.dialect.errors import RequestError
 from schedd.dialect.family import (
     DIALECTS,
@@ -37,6 +37,7 @@ __all__ = [
     "Until",
     "canonical",
     "conditions",
+    "depend_fault",
     "find_dialect",
     "format_size",
     "format_walltime",

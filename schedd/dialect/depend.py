@@ -1,5 +1,6 @@
 """Job dependencies: parser of the ``depend`` attribute."""
 
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -32,6 +33,16 @@ _OTHERS_WAIT: Final = ("before", "runone")
 """Prefixes of conditions on other jobs, or conditions that the server enforces: they do not hold this job."""
 
 
+_BEFORE: Final = (
+    *("before", "beforeok", "beforenotok", "beforeany", "beforestartarray"),
+    *("beforeokarray", "beforenotokarray", "beforeanyarray"),
+)
+_COUNTS: Final = ("on", "synccount")
+"""Conditions with a number of jobs."""
+_KINDS: Final = frozenset({*_WORDS, *_BEFORE, *_COUNTS, "runone"})
+_JOB: Final = re.compile(r"[0-9]+(\[[0-9]*\])?([.@][^\s:,]*)?")
+
+
 class Condition(NamedTuple):
     """Dependency on one job or array; ``word`` is the server's name of the condition."""
 
@@ -56,3 +67,18 @@ def conditions(depend: str) -> Iterator[Condition]:
 def own_conditions(depend: str) -> str:
     """Return the text without conditions that let other jobs wait for this one: servers add these."""
     return ",".join([part for part in depend.split(",") if not part.strip().startswith("before")])
+
+
+def depend_fault(depend: str) -> str:
+    """Return why no server of either family takes this ``depend`` attribute; empty: it is well-formed."""
+    for part in depend.split(","):
+        word, _, jobs = part.strip().partition(":")
+        if word not in _KINDS:
+            plain = ", ".join(word for word in _WORDS if not word.endswith("array"))
+            return f"{word or part!r} is no kind of dependency; known are {plain}, before, on and more"
+        for job in jobs.split(":"):
+            if word in _COUNTS and (not job.isdecimal() or not int(job)):
+                return f"{part.strip()}: {word} takes a number of jobs, such as {word}:2"
+            if word not in _COUNTS and not _JOB.fullmatch(job):
+                return f"{part.strip()}: {word} takes jobs, such as {word}:123 or {word}:123[]"
+    return ""

@@ -69,7 +69,8 @@ def parse_torque(
     refuse_flags(requested.values)
     _refuse_unknown_gres(requested, shared)
     requested.ignore(ADDED_BY_THE_SERVER)
-    requested_walltime(requested, "minwclimit")
+    if requested_walltime(requested, "minwclimit") is not None and "walltime" not in requested:
+        requested.note("minwclimit has no effect without a walltime")
     requested.ignore(
         deadline_names(requested.values) | cost_limit_names(requested.values) | advres_names(requested.values)
     )

@@ -468,3 +468,47 @@ def test_a_question_for_a_reservation_is_no_submission_to_the_default_queue(
     )
     assert "takes no jobs" in check_submission(user)["why"]
     assert check_submission(user, queue=":new")["planned_start"] is not None
+
+
+@pytest.mark.parametrize(
+    ("depend", "said"),
+    [
+        ("aftermath:1", "'aftermath' is no kind of dependency; known are after, afterok"),
+        ("afterok:1,:2", "':2' is no kind of dependency"),
+        ("afterok", "afterok: afterok takes jobs, such as afterok:123"),
+        ("afterany:1::2", "afterany takes jobs"),
+        ("afterok:abc", "afterok takes jobs"),
+        ("on:x", "on:x: on takes a number of jobs, such as on:2"),
+    ],
+)
+def test_a_dependency_that_qsub_refuses_is_refused(user: TestClient, depend: str, said: str) -> None:
+    answer = user.post(f"{MAIN}/what-if", json={"request": "nodes=1", "depend": depend})
+    assert answer.status_code == 422
+    assert said in answer.text
+    for known in ("afterok:1.server@server:2,before:3", "on:2", "afterokarray:7[]", "afterany:7[3].server"):
+        assert user.post(f"{MAIN}/what-if", json={"request": "nodes=1", "depend": known}).status_code == 200
+
+
+def test_access_and_limits_of_groups_are_those_of_the_latest_job(
+    busy_cluster: TestClient, user: TestClient
+) -> None:
+    policy = {
+        "qos": {"levels": {"high": {"groups": ["physics"]}, "paid": {"accounts": ["chem"]}}},
+        "limits": [{"who": "group", "what": "cpus", "amount": 3}],
+    }
+    assert busy_cluster.put(f"{MAIN}/policy", json=policy).status_code == 200
+    ask = partial(check_submission, user)
+    unknown = ask(request="nodes=1:ppn=4,walltime=600")
+    assert unknown["answer"] == "start_known"
+    assert f"the group of {USER} is not known here" in " ".join(unknown["notes"])
+    assert ask(request="nodes=1,qos=high", group="physics")["answer"] == "start_known"
+    post(busy_cluster, queued(101, "batch", group="old"), queued(102, "batch", group="physics", state="H"))
+    assert ask(request="nodes=1,walltime=600,qos=high")["answer"] == "start_known"
+    assert "not known" not in " ".join(ask(request="nodes=1,walltime=600")["notes"])
+    assert ask(request="nodes=1:ppn=4,walltime=600")["waiting_for"] == "limit"
+    assert "group old" in ask(request="nodes=1,qos=high", group="old")["why"]
+    assert "account none" in ask(request="nodes=1,qos=paid", account="none")["why"]
+    assert ask(request="nodes=1,walltime=600,qos=paid", account="chem")["answer"] == "start_known"
+    assert ask(request="nodes=1,walltime=600", extensions="QOS:high")["answer"] == "start_known"
+    with_job = user.post(f"{MAIN}/what-if", json={"job": "101", "group": "physics"})
+    assert with_job.status_code == 422

@@ -185,3 +185,19 @@ def test_many_jobs_are_shortened_in_the_table_but_complete_in_the_file(
     (plan,) = plans("--until", "0")
     assert len(plan["jobs"]) == 80
     assert "… and 30 more; --json has all" in capsys.readouterr().out
+
+
+def test_a_span_counts_from_the_first_job_of_a_log_in_seconds_of_the_epoch(
+    plans: Plans, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = 1_700_000_000
+    log.write_text(
+        swf_text([(begin + at, *more) for at, *more in JOBS], "; MaxProcs: 4\n; UnixStartTime: 0\n")
+    )
+    (plan,) = plans("--until", "1m")
+    assert (plan["time"], plan["running"]) == (begin + 60, 1)
+    (plan,) = plans("--until", str(begin + 100))
+    assert states_and_starts(plan)["2"] == ("running", begin + 100)
+    assert main(["replay", str(log), "--estimates", "user", "--until", "86400"]) != 0
+    error = capsys.readouterr().err
+    assert f"86400: the seconds of small are those of the epoch, and it begins at {begin}" in error

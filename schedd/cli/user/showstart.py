@@ -55,6 +55,10 @@ from schedd.time_words import WISH_TIMES
 
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
 _NODE_PARTITION = re.compile(r"(?:^|,)\s*node_partition\s*=", re.IGNORECASE)
+_TASKS = "tasks="
+_ATTRIBUTES = ("depend", "group_list", "x")
+_ATTRIBUTE_ENDS = re.compile(r",(?=[A-Za-z_]+=)")
+"""Commas between the attributes of one `-W`."""
 _MAX_WINDOWS = 4
 _SOON_S = 60  # a start within this time is at once, and a window of this length is one moment
 _NOTHING_SMALLER = "no single smaller request is enough"
@@ -88,7 +92,16 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         "-l",
         dest="request",
         metavar="LIST",
+        action="append",
         help="a request as for qsub -l; with JOB, the same job with this change",
+    )
+    add(
+        "-L",
+        dest="tasks",
+        metavar="TASKS",
+        action="append",
+        default=[],
+        help="the same by tasks, as for qsub -L (tasks=8:lprocs=2:memory=4gb)",
     )
     add(
         "--cheapest-by",
@@ -105,11 +118,14 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
     )
     add(
         "-W",
-        dest="depend",
-        metavar="depend=LIST",
-        default="",
-        help="what-if: dependencies, as for qsub -W (depend=afterok:123)",
+        dest="attributes",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="what-if: as for qsub -W: depend=afterok:123, group_list=physics or x=QOS:high",
     )
+    add("-A", dest="account", metavar="ACCOUNT", default="", help="what-if: of this account")
+    add("-P", dest="project", metavar="PROJECT", default="", help="what-if: of this project")
     add(
         "--compare",
         metavar="LIST",
@@ -146,7 +162,8 @@ def run(argv: Sequence[str], name: str = "showstart") -> int:
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
     what: str = args.what or ""
-    if not what and args.request is None:
+    given = _join_lists(args.request, args.tasks)
+    if not what and given is None:
         raise ClientError("name a job, or NODES@PPN@WALLTIME, or a list with -l")
     if what and "@" not in what:
         if args.cheapest_by is not None:
@@ -155,22 +172,28 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
             raise ClientError("-q applies only to a what-if, not to a job")
         if args.compare:
             raise ClientError("--compare applies only to a what-if; for a job, give -l")
-        for option, value in (("-t", args.array), ("-W", args.depend), ("--after", args.after)):
+        options = (("-t", args.array), ("-W", args.attributes), ("--after", args.after))
+        for option, value in (*options, ("-A", args.account), ("-P", args.project)):
             if value:
                 raise ClientError(f"{option} applies only to a what-if, not to a job")
-        return _show_job(session, args)
-    if what and args.request is not None:
-        raise ClientError(f"{what} and -l {args.request} are two what-ifs")
-    request: str = args.request if args.request is not None else expand_shorthand(what)
+        return _show_job(session, args, given)
+    if what and given is not None:
+        raise ClientError(f"{what} and -l {given} are two what-ifs")
+    request = given if given is not None else expand_shorthand(what)
     request = _with_options(request, args)
     by = parse_coming_time(args.cheapest_by, session.now) if args.cheapest_by is not None else None
     after = parse_future_argument(args.after, session.now) if args.after else None
+    attributes = _read_attributes(args.attributes)
     found = session.client.what_if(
         request,
         queue=args.queue,
         not_before=after,
         array=args.array,
-        depend=_parse_dependencies(args.depend),
+        depend=attributes.get("depend", ""),
+        group=attributes.get("group_list", "").partition("@")[0],
+        account=args.account,
+        project=args.project,
+        extensions=attributes.get("x", ""),
         variants=[args.compare] if args.compare else [],
         windows=_MAX_WINDOWS,
         cheapest_by=by,
@@ -202,12 +225,28 @@ def _requested_changes(args: argparse.Namespace, now: int) -> _WantedChanges:
     return {"changes": True, "sooner": args.sooner, "start_by": by}
 
 
-def _parse_dependencies(text: str) -> str:
-    """Return the list of `-W depend=LIST`. Raises ClientError."""
-    name, equals, depend = text.partition("=")
-    if text and (name.strip() != "depend" or not equals or not depend):
-        raise ClientError(f"-W {text}: only depend=LIST is read here, such as depend=afterok:123")
-    return depend
+def _join_lists(lists: Sequence[str] | None, tasks: Sequence[str]) -> str | None:
+    """Return the lists of all `-l` and `-L` as one; None: there are none. Raises ClientError."""
+    for one in tasks:
+        if not one.startswith(_TASKS):
+            raise ClientError(f"-L {one}: write tasks=N:lprocs=C:memory=M")
+    joined = _TASKS + "+".join(one.removeprefix(_TASKS) for one in tasks)
+    parts = [*(lists or []), *([joined] if tasks else [])]
+    return ",".join(parts) if parts else None
+
+
+def _read_attributes(given: Sequence[str]) -> dict[str, str]:
+    """Return the attributes of all `-W`, by name. Raises ClientError."""
+    found = {}
+    for text in (one for words in given for one in _ATTRIBUTE_ENDS.split(words)):
+        name, equals, value = text.strip().partition("=")
+        if name not in _ATTRIBUTES or not equals or not value:
+            raise ClientError(
+                f"-W {text}: only depend=LIST, group_list=GROUP and x=EXTENSIONS are read here, such as "
+                "depend=afterok:123"
+            )
+        found[name] = value
+    return found
 
 
 def _with_options(request: str, args: argparse.Namespace) -> str:
@@ -239,7 +278,7 @@ def expand_shorthand(text: str) -> str:
 # ---- a job --------------------------------------------------------------------------------------
 
 
-def _show_job(session: Session, args: argparse.Namespace) -> bool:
+def _show_job(session: Session, args: argparse.Namespace, given: str | None) -> bool:
     client, now = session.client, session.now
     try:
         job, found = client.explained_job(args.what)
@@ -247,8 +286,8 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
         if array := find_array(client, args.what):
             return show_array(array, client, now, as_json=args.json)
         return show_ended_job(session, args.what, error, as_json=args.json, briefly=True)
-    request = _with_options(args.request or "", args)
-    altered = [request] if request or args.request is not None else []
+    request = _with_options(given or "", args)
+    altered = [request] if request or given is not None else []
     result = None
     wanted = _requested_changes(args, now)
     if altered or job.state == "planned":

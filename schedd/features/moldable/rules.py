@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from schedd.dialect import find_dialect, format_walltime
+from schedd.dialect import RequestError, find_dialect, format_walltime, parse_walltime
 from schedd.dialect.moldable import (
     is_moldable,
     marked_alternatives,
@@ -29,7 +29,7 @@ from schedd.engine.place.placement import replan
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.moldable.state import moldable_state
-from schedd.model import FOREVER
+from schedd.model import FOREVER, Never
 from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts
 
@@ -68,6 +68,25 @@ def _with_choice(facts: JobFacts, choice: int | None) -> JobFacts:
     if bounds is None or holds_resources(facts) or choice is None or not bounds[0] <= choice < bounds[1]:
         return facts
     return replace(facts, resources=with_walltime(resources, choice))
+
+
+def refuse_range(_: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
+    """Why a job of TORQUE can never run: its shortest walltime is above its walltime. OpenPBS takes no such
+    job.
+    """
+    resources = facts.resources
+    name = next((name for name in ("minwclimit", "x.minwclimit") if name in resources), None)
+    if name is None or not resources.get("walltime"):
+        return None
+    try:
+        if parse_walltime(resources[name]) <= parse_walltime(resources["walltime"]):
+            return None
+    except RequestError:  # refused elsewhere
+        return None
+    return Never(
+        f"it requests minwclimit={resources[name]}, its shortest walltime, above walltime="
+        f"{resources['walltime']}: qalter one of them"
+    )
 
 
 # ---- the choice -----------------------------------------------------------------------------------

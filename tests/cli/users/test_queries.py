@@ -481,9 +481,19 @@ def test_showstart_shows_all_refusals_wishes_arrays_and_destinations(run: Run, l
     _, out, _ = run("showstart", "1@1@60", "-W", "depend=afterok:1", "--after", "22:20")
     assert "Tue 14 Nov 23:30:00  in 01:16:40" in out  # job 2 has both nodes until then
     assert "it starts after job 1 succeeds, at its full walltime" in out
-    for wrong in (["-W", "afterok:1"], ["--before", "someday"]):
-        assert run("showstart", "1@1@60", *wrong)[0] == 2
+    wrong = [["-W", "afterok:1"], ["-W", "depend=aftermath:1"], ["-W", "umask=022"], ["--before", "someday"]]
+    for one in [*wrong, ["-L", "2:lprocs=1"], ["-W", "depend=afterok:1,umask=022"]]:
+        assert run("showstart", "1@1@60", *one)[0] == 2
+    assert "aftermath" in run("showstart", "1@1@60", *wrong[1])[2]
     assert run("showstart", "2", "-t", "1-4")[0] == 2
+
+
+def test_a_what_if_takes_the_options_of_qsub(run: Run) -> None:
+    both = ("-L", "tasks=2:lprocs=1", "-L", "tasks=1:lprocs=2:memory=1gb", "-l", "walltime=60", "-l", "qos=x")
+    _, out, _ = run("showstart", *both, "-A", "chem", "-W", "group_list=staff,depend=afterok:1")
+    assert out.startswith("2 x (1 cpu) + 1 x (2 cpus, 1gb); free; 00:01:00")
+    assert "it starts after job 1 succeeds" in out
+    assert "never here" in run("showstart", "1@1@60", "-W", "x=PARTITION:night")[1]
 
 
 def test_a_job_that_nothing_smaller_starts_at_once_names_the_option_for_a_sooner_start(

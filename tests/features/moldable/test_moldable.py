@@ -172,14 +172,20 @@ def test_a_shortened_job_keeps_its_walltime_and_its_promise_when_it_is_altered()
 
 
 @pytest.mark.parametrize("lengths", [("600", "300"), ("300", "300"), ("nonsense", "600")])
-def test_a_range_without_a_choice_is_planned_with_its_walltime(lengths: tuple[str, str]) -> None:
+def test_a_range_without_a_choice_is_planned_with_its_walltime_or_refused(lengths: tuple[str, str]) -> None:
     cluster = Cluster()
     cluster.reserve("r", "n1", start=100, end=200)
     resources = {"minwclimit": lengths[0]}
     cluster.submit("1", walltime=int(lengths[1]), resources=resources)
-    if lengths[0] == "nonsense":
+    if lengths[0] != lengths[1]:
         assert cluster.start("1") is None
         assert "minwclimit" in cluster.view("1").why
+        if lengths[0] == "600":
+            assert (
+                "minwclimit=600, its shortest walltime, above walltime=300" in cluster.view("1").requirement
+            )
+            cluster.alter_request("1", minwclimit="200")
+            assert cluster.start("1") is not None
     else:
         assert (cluster.start("1"), cluster.record("1").understood.walltime) == (200, int(lengths[1]))
 
