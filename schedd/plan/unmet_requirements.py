@@ -25,9 +25,9 @@ def find_unmet_by_chunk(nodes: CandidateNodes, request: Request, units: Mapping[
     if request.place is Place.PACK and request.units > 1:
         where = "on one node"
     elif request.exclusive:
-        where = "on whole nodes"
+        where = "on a whole node"
     else:
-        where = ""
+        where = "on a node"
     for i, chunk in enumerate(chunks_to_place(request)):
         if not nodes.suffice(chunk, request):
             part = f" (chunk {i + 1})" if len(request.chunks) > 1 and request.place is not Place.PACK else ""
@@ -43,17 +43,19 @@ def _describe_unmet(
     classes = [one for one in nodes.classes if nodes.has_features(chunk, one)]
     if not classes:
         return f"no node has {_unmet_features(nodes, chunk)}{part}" if wanted else "the cluster has no nodes"
-    of = f" of a node with {wanted}" if wanted else " of a node"
-    place = f" {where}" if where else ""
+    with_what = f" with {wanted}" if wanted else ""
     for name, need in nodes.amounts(chunk):
         column = nodes.columns.get(name)
         best = max(one.capacity[column] for one in classes) if column is not None else 0
         if need > best:
             asked, there = _format_amounts(need, best, units.get(name, ""))
-            return f"{asked} {describe_amount(name)}{of}{place}: the largest has {there}{part}"
+            what = describe_amount(name)
+            if asked == "1" and what in ("cpus", "gpus"):
+                what = what[:-1]
+            most = f"the largest has {there}" if best > 0 else f"no node{with_what} has any"
+            return f"{asked} {what} {where}{with_what}{part}; {most}"
         if column is not None:
             classes = [one for one in classes if one.capacity[column] >= need]
-    with_what = f" with {wanted}" if wanted else ""
     fit = nodes.count(chunk)
     if fit == 0:
         return f"no single node{with_what} has all that a unit needs{part}"

@@ -61,7 +61,7 @@ def test_an_early_end_lets_waiting_jobs_start_at_once_and_breaks_no_promise() ->
 def test_a_request_that_no_node_can_meet_is_answered_with_never() -> None:
     engine = _cluster(2, 4)
     engine.handle([_queued(1, "1:ppn=8", 10)], 0)
-    assert engine.state.records["1.s"].answer == Never("8 cpus of a node: the largest has 4")
+    assert engine.state.records["1.s"].answer == Never("8 cpus on a node; the largest has 4")
 
 
 def test_a_held_job_loses_its_place_and_promise_until_it_is_released() -> None:

@@ -138,7 +138,7 @@ def test_job_without_a_start_shows_the_reason() -> None:
     cluster = Cluster(publish_starts=True)
     cluster.submit("1", "1:ppn=99")
     assert cluster.attribute_writes("1")[0].planned_start is None
-    assert cluster.attribute_writes("1")[0].text == f"{NEVER}: 99 cpus of a node: the largest has 4"
+    assert cluster.attribute_writes("1")[0].text == f"{NEVER}: 99 cpus on a node; the largest has 4"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_memory_is_shown_in_the_units_of_users(asked: str, said: str) -> None:
     cluster = Cluster(publish_starts=True)
     cluster.node("n1", mem=1 << 20)
     cluster.submit("1", "1:ppn=1", resources={"mem": asked})
-    assert cluster.attribute_writes("1")[0].text == f"{NEVER}: {said} of a node: the largest has 1gb"
+    assert cluster.attribute_writes("1")[0].text == f"{NEVER}: {said} on a node; the largest has 1gb"
 
 
 def test_ignored_parts_of_a_request_are_shown_with_the_start() -> None:

@@ -169,7 +169,7 @@ def test_a_request_in_error_concerns_its_job_alone_and_is_mended_by_altering_it(
     cluster.submit("2", "1:ppn=9")
     cluster.submit("3")
     assert cluster.view("1").answer == "never"
-    assert cluster.record("2").answer == Never("9 cpus of a node: the largest has 4")
+    assert cluster.record("2").answer == Never("9 cpus on a node; the largest has 4")
     assert cluster.runs("3") == [0]
     cluster.alter_request("1", nodes="1:ppn=2")
     cluster.node("n2", cpus=16)

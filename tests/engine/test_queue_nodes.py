@@ -23,7 +23,7 @@ def test_jobs_keep_to_the_nodes_of_their_queue_and_others_leave_them_alone() -> 
     for name, queue in (("7", "fast"), ("8", "batch")):
         cluster.submit(name, family="openpbs", queue=queue, resources={**ASKED, "select": "1:ncpus=99"})
     assert [cluster.view(name).why for name in "78"] == [
-        f"{NEVER}: 99 cpus of a node with {which}: the largest has 4"
+        f"{NEVER}: 99 cpus on a node with {which}; the largest has 4"
         for which in ("queue fast", "no queue of its own")
     ]
 

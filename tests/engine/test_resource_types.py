@@ -159,8 +159,8 @@ def test_amounts_are_printed_in_the_units_of_their_types() -> None:
     submit(cluster, "1", "1:ncpus=1:scratch=20gb")
     submit(cluster, "2", "1:ncpus=1:load=2.5")
     assert [cluster.view(job).why.partition(": ")[2] for job in "12"] == [
-        "20gb Scratch of a node: the largest has 10gb",
-        "2.5 load of a node: the largest has 1.5",
+        "20gb Scratch on a node; the largest has 10gb",
+        "2.5 load on a node; the largest has 1.5",
     ]
 
 

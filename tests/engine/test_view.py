@@ -122,7 +122,7 @@ def test_a_slot_that_another_job_took_over_does_not_answer_for_the_old_one() -> 
 @pytest.mark.parametrize(
     ("resources", "state", "words"),
     [
-        ({"nodes": "1:ppn=64"}, "never", f"{NEVER}: 64 cpus of a node: the largest has 4"),
+        ({"nodes": "1:ppn=64"}, "never", f"{NEVER}: 64 cpus on a node; the largest has 4"),
         ({"nodes": "1:ppn=x"}, "never", f"{NEVER}: "),
         ({"nodes": "9:ppn=1"}, "never", "it needs 9 nodes; the cluster has 1 that fit"),
     ],

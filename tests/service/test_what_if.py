@@ -105,7 +105,7 @@ def test_openpbs_requests_are_answered_as_the_adapter_reports_those_of_jobs() ->
         wanted = {"select": "1:ncpus=3:color=blue", "place": "free", "walltime": "60"}
         facts = replace(job_facts(wanted), family="openpbs")
         asked = fork(loop).what_if(facts, T, changes=True)
-        assert asked.answer == Never("3 cpus of a node with color=blue: the largest has 2")
+        assert asked.answer == Never("3 cpus on a node with color=blue; the largest has 2")
         found = asked.changes
         assert [(one.change, one.enough) for one in found] == [("cpus", "2"), ("feature", "")]
 

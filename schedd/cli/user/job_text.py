@@ -134,7 +134,7 @@ def describe_change(change: Change, now: int) -> str:
     if before is None and after is None:
         how = "still not known"
     elif before is None:
-        how = "start known"
+        how = "first planned"
     elif after is None:
         how = "start not known any more"
     elif before == after:

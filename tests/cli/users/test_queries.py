@@ -50,7 +50,7 @@ def test_showstart_shows_start_nodes_and_explanation(run: Run, name: str) -> Non
         "on          n1, n2\n"
         "its nodes   tightest fit of the nodes that allow this start\n"
         "not sooner  job 1.srv.site holds n1 until Tue 14 Nov 22:30:00\n"
-        "last moved  Tue 14 Nov 22:13:20  start known: it arrived\n"
+        "last moved  Tue 14 Nov 22:13:20  first planned: it arrived\n"
         "at once if  1 node (asked: 2)\n"
     )
 
@@ -76,7 +76,7 @@ def test_showstart_handles_running_waiting_and_impossible_jobs(run: Run) -> None
     assert (code, "start       not known\nwaits for   a user hold\n" in out) == (1, True)
     assert "without it  it would start Tue 14 Nov 23:30:00  in 01:16:40\nrelease     qrls 3.srv.site\n" in out
     code, out, _ = run("showstart", "4")
-    assert (code, "start  never here: 9 cpus of a node: the largest has 8\n" in out) == (1, True)
+    assert (code, "start  never here: 9 cpus on a node; the largest has 8\n" in out) == (1, True)
 
 
 def test_showstart_shows_the_earliest_permitted_start(run: Run, loop: PlanLoop) -> None:
@@ -236,7 +236,7 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
         "2.srv.site  bob   batch    16  01:00:00  plan 22:30        -          22:30\n\n"
         "NO START    USER  QUEUE  CPUS  WALLTIME  WHY\n"
         "3.srv.site  ann   batch     4  01:00:00  waiting for a user hold\n"
-        f"4.srv.site  ann   batch     9  01:00:00  {NEVER}: 9 cpus of a nod…\n\n"
+        f"4.srv.site  ann   batch     9  01:00:00  {NEVER}: 9 cpus on a nod…\n\n"
         "4 jobs: 1 running on 8 of 24 cpus, 1 planned, 2 without a start\n"
     )
     assert "PLANNED" not in run("showq", "-r")[1]
