@@ -15,6 +15,8 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from schedd.error_text import describe_error
+
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
@@ -78,7 +80,7 @@ class WorkRecord:
         self.down = True
         self._why = "an error without a description"
         with suppress(BaseException):
-            self._why = repr(error)
+            self._why = describe_error(error)
         wait = min(LONGEST_WAIT_S, FIRST_WAIT_S * float(2 ** min(self._in_a_row - 1, 16)))
         with suppress(BaseException):
             about = {"cluster": self.cluster} if self.cluster else {}

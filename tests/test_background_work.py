@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from schedd.error_text import describe_error
 from schedd.supervision import Supervisor, run_in_thread
 from tests.waits import WAIT_S
 
@@ -102,7 +103,7 @@ def test_failed_thread_restarts_and_is_reported(error: BaseException) -> None:
         thread.start()
         wait_until(lambda: thread.record.failures == 1 and not thread.record.down)
     assert thread.is_alive()
-    assert supervisor.trouble("main").startswith(f"counting: {error!r}; it was started again")
+    assert supervisor.trouble("main").startswith(f"counting: {describe_error(error)}; it was started again")
     assert supervisor.trouble("other") == ""
     assert supervisor.unready("main") == ""  # it works again
     (line,) = said

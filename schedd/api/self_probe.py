@@ -63,7 +63,7 @@ class SelfProbe:
         except OSError as error:
             raise ProbeFailed(str(error)) from error
         if line.split(b" ")[1:2] != [b"200"]:
-            raise ProbeFailed(f"answered {line!r}")
+            raise ProbeFailed(f"the answer was {line.decode(errors='replace').strip() or 'empty'}")
 
     async def _answer(self) -> bytes:
         loop = asyncio.get_running_loop()

@@ -190,7 +190,9 @@ def _credential(program: str) -> str:
         )
     except subprocess.CalledProcessError as error:
         raise ConfigError(f"{program} makes no credential: {error.stderr.strip()}") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"{program} makes no credential: no answer within {_MUNGE_S:.0f} s") from None
+    except OSError as error:
         raise ConfigError(f"{program} makes no credential: {_error_text(error)}") from None
     return made.stdout.strip()
 

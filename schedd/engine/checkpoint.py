@@ -25,6 +25,7 @@ from schedd.engine.facts.encoding import load_records, save_records
 from schedd.engine.facts.records import Cause, ChangeSet, RankingProgress
 from schedd.engine.facts.state import EngineState
 from schedd.engine.lasting_facts import dump_lasting_facts
+from schedd.error_text import describe_error
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.schema import arrays_below, load_part, map_in_parts, save_part
@@ -205,7 +206,7 @@ def load(checkpoint: bytes, settings: EngineSettings | None) -> tuple[EngineStat
     except CheckpointError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise CheckpointError(f"the checkpoint does not hold what it should: {error!r}") from error
+        raise CheckpointError(f"the checkpoint cannot be read: {describe_error(error)}") from error
 
 
 def _opened(checkpoint: bytes) -> tuple[dict[str, Any], dict[str, Ints]]:

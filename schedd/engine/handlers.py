@@ -22,6 +22,7 @@ from schedd.engine.run import holds, jobs, outcomes
 from schedd.engine.run.reevaluation import follow_queue, limits_changed, reevaluate_waiting
 from schedd.engine.run.running import hold_new_node
 from schedd.engine.run.start_outages import retry_refused_jobs
+from schedd.error_text import describe_error
 from schedd.policy.site import site_policy
 from schedd.wire import (
     BatchSkipped,
@@ -147,14 +148,14 @@ def _guarded(
             state.remove(job_id)  # its resources are free, despite the failure
             record = None
         if record is None and facts is not None and not over:
-            nothing = ParsedRequest(None, state.settings.default_walltime, True, repr(error))
+            nothing = ParsedRequest(None, state.settings.default_walltime, True, describe_error(error))
             record = JobRecord(facts, nothing, -1, Phase.BLOCKED)
         if record is not None:
-            quarantine(state, record, event.id, repr(error))
+            quarantine(state, record, event.id, describe_error(error))
             retain_cores(state, event, job_id)
         else:
-            words = f"event {event.type} of {job_id or 'the cluster'} could not be handled: {error!r}"
-            state.alert(event.id, "error", words)
+            about, why = job_id or "the cluster", describe_error(error)
+            state.alert(event.id, "error", f"event {event.type} of {about} could not be handled: {why}")
             if queues is not None and server is not None:
                 state.queues, state.server = queues, server
             if not of_snapshot:
@@ -236,7 +237,9 @@ def _change_policy(state: EngineState, event: PolicyChanged) -> None:
     try:
         site = site_policy(plain)
     except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
-        words = f"policy {event.version} cannot be read; the previous one stays in force: {error!r}"
+        words = (
+            f"policy {event.version} cannot be read; the previous one stays in force: {describe_error(error)}"
+        )
         state.alert(event.id, "policy", words)
         return
     if not state.policy_version:

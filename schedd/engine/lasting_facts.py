@@ -24,6 +24,7 @@ from schedd.engine.facts.carry_over import carry_job
 from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all
+from schedd.error_text import describe_error
 from schedd.plan.schema import Arrays, FieldRule, field_rule
 from schedd.policy.engine_settings import EngineSettings
 from schedd.policy.site import site_policy
@@ -156,7 +157,7 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
             try:
                 take(facts[name])
             except _UNREADABLE as error:
-                unread.append(f"{name} ({error!r})")
+                unread.append(f"{name} ({describe_error(error)})")
 
     state = EngineState.empty(settings, facts["now"])
     unread += [f"{name} (not known to this version)" for name in facts if name not in (*sections(), "now")]

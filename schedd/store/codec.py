@@ -7,6 +7,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
+from schedd.error_text import describe_error
 from schedd.wire import Decision, Event, Snapshot
 from schedd.wire.snapshot_json import dump_snapshot, read_snapshot
 
@@ -47,7 +48,7 @@ def decode_delivery(body: bytes) -> tuple[Event, ...]:
         values = from_json(body)["events"]
         return tuple(_adapters()[value["type"]].validate_python(value) for value in values)
     except (LookupError, TypeError) as error:
-        raise ValueError(f"a delivery that this program does not know: {error!r}") from error
+        raise ValueError(f"a delivery that this program does not know: {describe_error(error)}") from error
 
 
 def event_json(body: str | None, packed: bytes | None) -> str:

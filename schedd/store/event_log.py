@@ -21,6 +21,7 @@ from sqlalchemy import (
     update,
 )
 
+from schedd.error_text import describe_error
 from schedd.store import hash_chain
 from schedd.store.codec import decode_event, encode_event, event_job_id, replace_nul
 from schedd.store.errors import LogTruncated
@@ -245,7 +246,7 @@ def _decoded(rows: Iterable[Row[Any]], damage: list[str] | None) -> Iterator[Eve
         except (ValueError, zlib.error) as error:
             if damage is None:
                 raise
-            damage.append(f"event {row.number} cannot be read ({type(error).__name__})")
+            damage.append(f"event {row.number} cannot be read ({describe_error(error)})")
 
 
 def rows_after(connection: Connection, cluster: int, event: int, limit: int) -> Sequence[Row[Any]]:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import httpx2
 
+from schedd.error_text import describe_error
 from schedd.wire import ShareFacts
 from schedd.wire.adapter_troubles import encode_troubles
 from server_adapter.bridge.messages import (
@@ -263,7 +264,7 @@ class DaemonClient:
         try:
             answer = await self._client.request(method, url + self._path + path, **options)  # type: ignore[arg-type]
         except httpx2.HTTPError as error:
-            raise DaemonAwayError(f"schedd does not answer at {url}: {error!r}") from error
+            raise DaemonAwayError(f"schedd does not answer at {url}: {describe_error(error)}") from error
         if answer.status_code == 422 and _kind(answer) == "too-hard":
             raise QuestionTooHardError(_problem_text(answer) or "the question takes too much work")
         if answer.status_code >= 500 or answer.status_code in (408, 425, 429):

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Protocol
 
 import httpx2
 
+from schedd.error_text import describe_error
 from schedd.wire import TRANSFER_ATTRIBUTES
 from server_adapter.batch.errors import (
     ProtocolError,
@@ -239,7 +240,7 @@ class QueueDrainer:
         try:
             answer = await self._client.get(f"{self._url}/readyz")
         except httpx2.HTTPError as error:
-            self._warn_once(f"the federation does not answer at {self._url}: {error!r}")
+            self._warn_once(f"the federation does not answer at {self._url}: {describe_error(error)}")
             return False
         if answer.status_code != 200:
             self._warn_once(
@@ -265,7 +266,7 @@ class QueueDrainer:
                     wait.add(entry.job)
             except httpx2.HTTPError as error:
                 wait.add(entry.job)
-                self._warn_once(f"the federation does not answer at {self._url}: {error!r}")
+                self._warn_once(f"the federation does not answer at {self._url}: {describe_error(error)}")
             except ServerRefusedError as error:
                 wait.add(entry.job)
                 self._warn_once(f"{entry.job} stays for now: {error}")
@@ -326,7 +327,7 @@ class QueueDrainer:
             return False
         except httpx2.HTTPError as error:
             # It may have been accepted: it stays on hold, and is offered under the same key again.
-            self._warn_once(f"the federation at {self._url} did not take a job: {error!r}")
+            self._warn_once(f"the federation at {self._url} did not take a job: {describe_error(error)}")
             return False
         self._ledger.forget(kept.id)
         return True

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from schedd.error_text import describe_error
+
 _REMEMBERED_S: Final = 300.0
 
 
@@ -16,7 +18,7 @@ class TroubleMemory:
 
     def note(self, work: str, error: BaseException | str) -> None:
         """Record that this work failed."""
-        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        text = error if isinstance(error, str) else describe_error(error)
         self._noted[work] = text, self._clock()
 
     @property

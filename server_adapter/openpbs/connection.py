@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
+from schedd.error_text import describe_error
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.connection import DEFAULT_TIMEOUT, BatchConnection, probe_error
 from server_adapter.batch.errors import (
@@ -117,7 +118,9 @@ class OpenPBSConnection(BatchConnection):
                 await self._writer.drain()
         except (OSError, TimeoutError) as error:
             self._break("it could not be written to")
-            raise ServerUnreachableError(f"the connection to pbs_server broke: {error!r}") from error
+            raise ServerUnreachableError(
+                f"the connection to pbs_server broke: {describe_error(error)}"
+            ) from error
 
     async def receive(self) -> bytes:
         """Wait without a timeout for the next packet that the server sends by itself.

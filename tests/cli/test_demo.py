@@ -531,11 +531,21 @@ def test_the_table_compares_starts_with_the_first_estimate() -> None:
     }
     for i, start in enumerate((T + 60, T - 7200, T + 61)):
         table.arrived(T, {**shown, "id": f"{i}.demo"})
-        line = table.started(start, f"{i}.demo", ["n1"])[-1]
+        line = table.started(start, f"{i}.demo", ["n1"], {}, 0)[-1]
         assert ("on time", "2h00 earlier", "1m later")[i] in line
     summary = " ".join(table.summary(0))
     assert "3 jobs queued, 3 started, 0 ended." in summary
     assert "1 on time (within 1m), 1 earlier, 1 later; median difference 1m" in summary
+
+
+@pytest.mark.parametrize(
+    ("resources", "text"),
+    [({"nodes": "2:ppn=4"}, "2:ppn=4 1h00"), ({"select": "3:ncpus=8"}, "3:ncpus=8 1h00"), ({}, "1 cpu 1h00")],
+)
+def test_a_started_job_without_a_row_for_its_arrival_shows_its_request(
+    resources: dict[str, str], text: str
+) -> None:
+    assert text in DemoTable().started(T, "1.demo", ["n1"], resources, 3600)[-1]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_unsteady_rates_are_reported(capsys: pytest.CaptureFixture[str]) -> None
         (("--steady", "0", "echo", "{}"), 2, "between 0 and 100"),
         (("--kind", "a b", "echo", "{}"), 2, "one node or property"),
         (("no-such-program-here", "{}"), 3, "no-such-program-here"),
-        (("false", "{}"), 3, "returned non-zero"),
+        (("false", "{}"), 3, "false 1 ended with status 1"),
     ],
 )
 def test_failed_measurements_are_reported(

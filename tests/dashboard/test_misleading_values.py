@@ -84,6 +84,13 @@ def test_a_draining_node_shows_its_last_end(site: DashboardSite, client: httpx2.
     assert "No jobs ended here in the last day." in page
 
 
+def test_the_column_of_requested_memory_is_hidden_if_no_shown_node_has_such_jobs(
+    client: httpx2.Client,
+) -> None:
+    assert "Memory requested" in client.get("/nodes").text
+    assert "Memory requested" not in client.get("/nodes?q=n3").text
+
+
 @pytest.mark.parametrize("site", [EngineSettings(slack="900").with_changes(predict=True)], indirect=True)
 def test_passed_and_old_forecasts_are_not_shown_and_tables_show_their_time(
     site: DashboardSite, client: httpx2.Client

@@ -116,7 +116,7 @@ def test_end_frees_its_cores_despite_bookkeeping_errors(
         assert "1.s" not in cluster.engine.state.records
     if called and name != "release":
         (text,) = cluster.alerts("bookkeeping")
-        assert text.startswith(f"job 1.s: {words} could not be noted: Boom()")
+        assert text.startswith(f"job 1.s: {words} could not be noted: Boom")
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def admin() -> tuple[Cluster, Act]:
 def fault() -> tuple[Cluster, Act]:
     cluster = queue_of({"1.s": HOUR, "2.s": HOUR})
     state = cluster.engine.state
-    return cluster, lambda: quarantine(state, state.records["1.s"], "e1", "KeyError('x')")
+    return cluster, lambda: quarantine(state, state.records["1.s"], "e1", "internal error KeyError: 'x'")
 
 
 TOTAL = "2 jobs start 20 h earlier in all, 1 job 2 h later"
@@ -207,7 +207,7 @@ SCENARIOS: list[tuple[Cause, Callable[[], tuple[Cluster, Act]], str, str]] = [
         "84.s",
         f"ann chose another plan ({TOTAL}); it moved ahead of job 50.s",
     ),
-    (Cause.FAULT, fault, "1.s", "its planning failed: KeyError('x')"),
+    (Cause.FAULT, fault, "1.s", "its planning failed: internal error KeyError: 'x'"),
     (Cause.NODE_LOST, node_lost, "3", f"node n1 is down since {NODE_DOWN_AT}"),
     (Cause.OVERRUN, overrun, "2", f"job 1 {RUNS_PAST_WALLTIME}"),
     (Cause.REFUSED, refused, "1", "its start was refused by the server (code 15043): hook says no"),

@@ -87,9 +87,7 @@ def test_failing_batch_is_skipped_and_a_snapshot_requested(
         assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
         (told,) = alert_texts(loop, "batch_skipped")
         assert "could not handle batch 2 of events" in told
-        assert (
-            "it did not return within 1 s of processor time" if hangs else "RuntimeError('broken on purpose')"
-        ) in told
+        assert ("it did not return within 1 s of processor time" if hangs else "broken on purpose") in told
         assert 'the step "dispatch" is skipped for 60 s' in told
         (asked,) = alert_texts(loop, "snapshot")
         assert asked.startswith("a full snapshot of the server was requested")
@@ -264,7 +262,7 @@ def test_batch_with_failing_results_is_skipped(
         assert loop.alive
         assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
         (told,) = alert_texts(loop, "batch_skipped")
-        assert "RuntimeError('broken on purpose')" in told
+        assert "broken on purpose" in told
 
 
 def test_failing_checkpoint_does_not_stop_the_planner(

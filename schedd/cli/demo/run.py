@@ -28,9 +28,11 @@ from schedd.cli.demo.processes import (
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds
 from schedd.cli.demo.table import DemoTable
 from schedd.client.http_stream import quote_segment
+from schedd.error_text import describe_error
 from schedd.plan.kernel_status import are_built
 from schedd.service.cluster.clock import ScaledClock
 from server_adapter.emulator import OPENPBS, Arrival, Clock, EmulatedServer, EmulatorTrial, emulate
+from server_adapter.torque.notation import seconds
 
 _POLL_S = 0.1  # real seconds between two looks at server and daemon
 _TOLERATED_S = 0.25  # real seconds: a start that is off by no more is on time
@@ -168,7 +170,9 @@ class _DemoReporter:
         if found is not None and found.started is not None:
             parts = found.exec_host.split("+")  # `node1/0-3` or `node1/0*4`, as the family writes it
             nodes = list(dict.fromkeys([part.partition("/")[0] for part in parts]))
-            self._print(self._table.started(int(found.started), job, nodes))
+            walltime_s = seconds(found.resources.get("walltime", "0"))
+            rows = self._table.started(int(found.started), job, nodes, found.resources, walltime_s)
+            self._print(rows)
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -336,7 +340,7 @@ class DemoRun:
         try:
             answer = await client.post(path, json=SUBSCRIPTION, headers=headers)
         except httpx2.HTTPError as error:
-            raise DemoError(f"the daemon does not answer: {error!r}") from error
+            raise DemoError(f"the daemon does not answer: {describe_error(error)}") from error
         if answer.is_error:
             raise DemoError(f"POST {path}: {answer.status_code}: {answer.text[:300]}")
 
@@ -419,7 +423,7 @@ async def _query_cluster(client: httpx2.AsyncClient, cluster: str, path: str = "
         answer = await client.get(f"/v1/clusters/{cluster}{path}")
         found: dict[str, Any] = answer.json()
     except (httpx2.HTTPError, ValueError) as error:
-        raise _NoAnswerError(f"the daemon does not answer: {error!r}") from error
+        raise _NoAnswerError(f"the daemon does not answer: {describe_error(error)}") from error
     if answer.status_code in (404, 429):  # too many requests: repeated soon
         return None
     if answer.status_code != 200:

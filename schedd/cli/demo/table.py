@@ -11,7 +11,7 @@ _COLUMNS = (
     ("clock", 9),
     ("job", 12),
     ("", 7),
-    ("asks for", 14),
+    ("request", 14),
     ("planned", 9),
     ("promise/result", 14),
     ("nodes", 9),
@@ -23,7 +23,7 @@ _COLUMNS = (
 class _ArrivalEstimate:
     """The start estimate of a job at its arrival."""
 
-    asks: str
+    request: str
     planned: int | None
     promised: int | None
 
@@ -37,7 +37,7 @@ class DemoTable:
     tolerated: int = 60
     queued: int = 0
     ended: int = 0
-    _told: dict[str, _ArrivalEstimate] = field(default_factory=dict)
+    _estimates: dict[str, _ArrivalEstimate] = field(default_factory=dict)
     _errors: list[int] = field(default_factory=list)
     _started: int = 0
     _rows: int = 0
@@ -46,19 +46,23 @@ class DemoTable:
         """A row for a job, as the daemon describes it just after it came."""
         self.queued += 1
         estimate = _ArrivalEstimate(
-            _format_request(job),
+            _format_request(job["resources"], int(str(job["walltime"]))),  # type: ignore[arg-type]
             _int_or_none(job["planned_start"]),
             _int_or_none(job["promised_start"]),
         )
         job_id = str(job["id"])
-        self._told[job_id] = estimate
+        self._estimates[job_id] = estimate
         nodes = [str(share["node"]) for share in job["planned_nodes"]]  # type: ignore[attr-defined]
         where = _shorten_nodes(nodes) if nodes else str(job["why"])
         cells = [_format_clock(estimate.planned, now), _format_clock(estimate.promised, now), where]
         return self._row(now, job_id, "queued", estimate, cells)
 
-    def started(self, now: int, job_id: str, nodes: Sequence[str]) -> list[str]:
-        estimate = self._told.pop(job_id, _ArrivalEstimate("", None, None))
+    def started(
+        self, now: int, job_id: str, nodes: Sequence[str], resources: Mapping[str, str], walltime_s: int
+    ) -> list[str]:
+        """A row for a job that starts, with its request also if its arrival had no row."""
+        unknown = _ArrivalEstimate(_format_request(resources, walltime_s), None, None)
+        estimate = self._estimates.pop(job_id, unknown)
         self._started += 1
         against = ""
         if estimate.planned is not None:
@@ -96,7 +100,7 @@ class DemoTable:
             lines += ["", _line([name for name, _ in _COLUMNS])]
             lines.append("─" * len(lines[-1]))
         self._rows += 1
-        lines.append(_line([_format_clock(now, now), job_id, what, estimate.asks, *cells]))
+        lines.append(_line([_format_clock(now, now), job_id, what, estimate.request, *cells]))
         return lines
 
 
@@ -130,11 +134,10 @@ def _format_clock(moment: int | None, now: int) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):{form}}"
 
 
-def _format_request(job: Mapping[str, object]) -> str:
-    resources: Mapping[str, str] = job["resources"]  # type: ignore[assignment]
-    asked = next((resources[name] for name in ("nodes", "select") if name in resources), "")
-    size = asked or " ".join(f"{k}={v}" for k, v in resources.items() if k in ("procs", "ncpus"))
-    return f"{size} {format_span(int(str(job['walltime'])))}"
+def _format_request(resources: Mapping[str, str], walltime_s: int) -> str:
+    size = next((resources[name] for name in ("nodes", "select") if name in resources), "")
+    size = size or " ".join(f"{k}={v}" for k, v in resources.items() if k in ("procs", "ncpus"))
+    return f"{size or '1 cpu'} {format_span(walltime_s)}"
 
 
 def _shorten_nodes(nodes: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from schedd.cli.user.command_session import make_described_parser
+from schedd.error_text import describe_error
 
 _COUNTS: Final = "1,3,5,10,50,100,500,1000"
 _MORE: Final = """examples:
@@ -19,7 +21,7 @@ _MORE: Final = """examples:
 {} stands for the number of units. Run it on a node of each kind, as a job of its own."""
 _CODES: Final = {
     0: "measured",
-    1: "measured, but it is not steady yet: the last rate is shown",
+    1: "measured, but the rate is not steady yet: the last rate is shown",
     2: "wrong usage",
     3: "the command failed",
 }
@@ -58,8 +60,12 @@ def run(argv: Sequence[str], name: str = "schedd throughput") -> int:
     except ValueError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
-    except (OSError, subprocess.CalledProcessError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"{name}: {describe_error(error)}", file=sys.stderr)
+        return 3
+    except subprocess.CalledProcessError as error:
+        how = f"status {error.returncode}" if error.returncode > 0 else f"signal {-error.returncode}"
+        print(f"{name}: {shlex.join(error.cmd)} ended with {how}", file=sys.stderr)
         return 3
     except KeyboardInterrupt:
         return 130
@@ -74,7 +80,7 @@ def run(argv: Sequence[str], name: str = "schedd throughput") -> int:
         kind = f"{args.kind}/" if args.kind else ""
         print(f"\nqsub -W 'x=work_units:UNITS;work_rate:{kind}{rate}'")
         if not steady:
-            print("it is not steady yet: give larger --counts", file=sys.stderr)
+            print("the rate is not steady yet: give larger --counts", file=sys.stderr)
     return 0 if steady else 1
 
 

@@ -107,6 +107,7 @@ def show_nodes(
         grouped_by=by,
         groupings=keys,
         gpus=any(view.gpus for view in found),
+        memory=any(view.free_mem < view.mem for view in found),
         rows=_table_rows(cluster, found[:most]),
         total=len(found),
         node_count=len(views),

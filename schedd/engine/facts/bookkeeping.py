@@ -6,6 +6,8 @@ It follows the allocation or release of a job's resources. An error in it is rep
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from schedd.error_text import describe_error
+
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
@@ -38,6 +40,6 @@ def note_failed_bookkeeping(state: "EngineState", job: str, what: str, error: Ex
     if state.settings.validate_ and isinstance(error, AssertionError):
         return False
     state.diverged[job] = None
-    words = f"job {job}: {what} could not be noted: {error!r}"
+    words = f"job {job}: {what} could not be noted: {describe_error(error)}"
     state.alert(state.at_event, "bookkeeping", words, job)
     return True

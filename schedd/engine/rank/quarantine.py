@@ -8,6 +8,7 @@ from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.promises import end_promise, record_move
+from schedd.error_text import describe_error
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import UNPLACED
 from schedd.plan.work_limits import WorkSpent
@@ -46,7 +47,7 @@ class JobErrorGuard:
             state.diverged[self._job] = None
         record = state.records.get(self._job)
         if record is not None:
-            quarantine(state, record, self._event, repr(error))
+            quarantine(state, record, self._event, describe_error(error))
         state.at_job = self._before
         return True
 

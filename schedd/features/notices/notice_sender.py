@@ -16,6 +16,7 @@ from typing import Final
 
 from schedd.deadline_sentence import describe_deadline_forecast
 from schedd.dialect import format_walltime
+from schedd.error_text import describe_error
 from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.features.notices.mail_relay import load_relay
 from schedd.features.notices.notice_rule import Notice
@@ -120,8 +121,10 @@ class NoticeSender:
                 cwd="/",
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{command[0]}: {type(error).__name__} {error}"[:_SAID]
+        except subprocess.TimeoutExpired:
+            return f"{command[0]} did not end within {_TIMEOUT_S:.0f} s"[:_SAID]
+        except OSError as error:
+            return describe_error(error)[:_SAID]
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip()
             return f"{command[0]} ended with {done.returncode}: {said}"[:_SAID]
@@ -135,9 +138,7 @@ def describe_mail_error(error: Exception) -> str:
         return "; ".join(answers)
     if isinstance(error, smtplib.SMTPResponseException):
         return f"{error.smtp_code} {_decode(error.smtp_error)}"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return f"{type(error).__name__} {error}"
+    return describe_error(error)
 
 
 def _decode(text: bytes | str) -> str:

@@ -26,6 +26,7 @@ from schedd.engine import (
     published_record,
     render_job,
 )
+from schedd.error_text import describe_error
 from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.features.notices.notice_rule import Notice, decide_notice, decide_run_notice, lost_deadline
 from schedd.features.notices.notice_sender import NoticeSender
@@ -338,7 +339,7 @@ class Notifier:
                 why = self._messenger.send(notice, now)
             except Exception as error:  # only of this notice: continue with the others
                 self._record.note(error)
-                why = repr(error)
+                why = describe_error(error)
             target = "mail" if notice.subscription.channel == "mail" else notice.subscription.address
             if not why:
                 self._troubles.pop(target, None)

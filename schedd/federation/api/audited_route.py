@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.audit import describe_refusal
 from schedd.api.iso_times import IsoTimesRoute
 from schedd.api.problems import ProblemError
+from schedd.error_text import describe_error
 from schedd.federation.state.federation_state import FederationState
 from schedd.store import StoreError
 
@@ -41,7 +42,7 @@ class FederationRoute(IsoTimesRoute):
                 await _note_act(request, refused="invalid: the request is not understood")
                 raise
             except Exception as error:
-                await _note_act(request, refused=repr(error))
+                await _note_act(request, refused=describe_error(error))
                 raise
             await _note_act(request, answer)
             return answer

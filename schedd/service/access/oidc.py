@@ -25,6 +25,7 @@ from joserfc import jwt
 from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jwk import KeySet, KeySetSerialization
 
+from schedd.error_text import describe_error
 from schedd.service.access.identity import Identity, IdentityError, PendingLogin, bearer_from_grants
 from schedd.service.access.roles import Bearer
 from schedd.service.settings.auth import IdTokenSettings, OidcSettings, is_secure
@@ -210,8 +211,9 @@ class IdTokenVerifier:
                         headers={"Accept": "application/json"},
                     )
         except (httpx2.HTTPError, TimeoutError, OSError) as error:
-            why = str(error) or type(error).__name__
-            raise IdentityError(f"{_display_url(url)} does not answer: {why}", ours=True) from None
+            raise IdentityError(
+                f"{_display_url(url)} does not answer: {describe_error(error)}", ours=True
+            ) from None
         if len(answer.content) > _MOST:
             raise IdentityError(f"{_display_url(url)} answers with more than {_MOST} bytes", ours=True)
         try:

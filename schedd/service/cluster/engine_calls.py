@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.engine import Engine, Outcome
+from schedd.error_text import describe_error
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.store import EventBatch, StoreError
 from schedd.supervision import SupervisedThread, Supervisor
@@ -42,7 +43,7 @@ class EngineCallFailed(Exception):
         starved: bool = False,
     ) -> None:
         self.late = isinstance(error, _CallTimedOut)
-        self.why = repr(error)
+        self.why = describe_error(error)
         if self.late:
             self.why = f"it did not return within {seconds:.0f} s of processor time"
         if starved:

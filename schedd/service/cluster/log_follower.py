@@ -12,6 +12,7 @@ from dataclasses import replace
 import structlog
 
 from schedd.engine import Breach, CarriedJob, Cause, Engine, EngineSettings, Phase, Risk, awaits
+from schedd.error_text import describe_error
 from schedd.service.cluster.earlier_parts import earlier_parts
 from schedd.service.cluster.engine_calls import CallWatchdog, call_engine, restart_from_state
 from schedd.service.cluster.promise_tracker import PromiseTracker
@@ -190,7 +191,7 @@ class LogFollower:
         try:
             return Engine.restore(found.checkpoint, self.settings)
         except _UNREADABLE as error:
-            words = f"checkpoint after batch {found.after.batch}: {error!r}"
+            words = f"checkpoint after batch {found.after.batch}: {describe_error(error)}"
             raise BadCheckpoint(found.after.batch, words) from error
 
     def catch_up(self) -> bool:

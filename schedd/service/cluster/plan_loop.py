@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import structlog
 
 from schedd.engine import Engine, EngineSettings
+from schedd.error_text import describe_error
 from schedd.plan.plan import Plan
 from schedd.service.cluster.daemon_store import Failover
 from schedd.service.cluster.deliveries import DeliveryResult, PendingDelivery, cut_batches
@@ -230,7 +231,7 @@ class PlanLoop(PlannerCondition):
             self._inbox.refuse("the daemon is shutting down")
         except BaseException as error:
             self.failure = "the planner stopped"  # set first, because formatting needs memory
-            self.failure = f"the planner stopped: {error!r}"
+            self.failure = f"the planner stopped: {describe_error(error)}"
             self._planner.record_incident("stopped")
             self._refuse_all()
             raise  # the supervisor starts it again

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import structlog
 
 from schedd.engine import Engine, EngineSettings
+from schedd.error_text import describe_error
 from schedd.service.cluster.batch_skipping import BatchSkipper, rebuild_engine
 from schedd.service.cluster.clock import ClusterClock
 from schedd.service.cluster.clock_monitor import MOST_BEHIND_S
@@ -113,7 +114,7 @@ class Planner:
     def _record_error(self, what: str, error: Exception) -> None:
         if what not in self._failing:
             _log.error(what, cluster=self._name, exc_info=error)
-        self._failing[what] = f"{what}: {error!r}"
+        self._failing[what] = f"{what}: {describe_error(error)}"
 
     def start_leading(self, reign: TakeoverState) -> None:
         """Continue with the state of the failover."""
@@ -194,7 +195,7 @@ class Planner:
         except (StoreError, PlannerStopped):
             raise
         except Exception as error:
-            raise EventsNotStorable(f"these events cannot be stored: {error!r}") from error
+            raise EventsNotStorable(f"these events cannot be stored: {describe_error(error)}") from error
 
     @property
     def clock_regressed(self) -> bool:

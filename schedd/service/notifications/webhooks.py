@@ -27,6 +27,7 @@ from schedd.engine import (
     last_change,
     render_job,
 )
+from schedd.error_text import describe_error
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.read.current_faults import alert_view
@@ -278,7 +279,7 @@ async def _post(
     except TargetRefused as refused:
         return _note_failure(loop, where, tries, str(refused))
     except (httpx2.HTTPError, OSError) as error:  # TimeoutError is an OSError
-        return _note_failure(loop, where, tries, f"{type(error).__name__} {error}".strip())
+        return _note_failure(loop, where, tries, describe_error(error))
     if answer.is_success:
         if tries:
             _log.info("the webhook takes events again", hook=where)
