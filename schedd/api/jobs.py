@@ -32,6 +32,7 @@ from schedd.service.read.pacing import paced
 from schedd.service.read.past_jobs import PastJob, past_job
 from schedd.service.read.plan_lists import find_record, job_listing, matching_jobs
 from schedd.start_sentence import NO_HISTORY
+from schedd.wire.resources import submitted_resources
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/jobs", tags=["jobs"])
 _MAX_SUGGESTIONS: Final = 3
@@ -216,7 +217,7 @@ def _past_job_history(past: PastJob, published: PlanSnapshot) -> StartHistory:
             name=job.name,
             owner=job.owner,
             queue=job.queue,
-            resources=job.resources,
+            resources=submitted_resources(job.resources),
             submitted=job.submitted,
             runs=job.runs,
             started=job.started,

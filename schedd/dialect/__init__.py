@@ -17,7 +17,7 @@ from schedd.dialect.family import (
 )
 from schedd.dialect.holds import Hold, holds_in
 from schedd.dialect.openpbs import is_shrinkable, parse_openpbs
-from schedd.dialect.render import canonical, openpbs_select, torque_nodes
+from schedd.dialect.render import canonical, openpbs_select, request_words, torque_nodes
 from schedd.dialect.requested_resources import resource_list
 from schedd.dialect.sharing import NodeKind, node_kinds
 from schedd.dialect.torque import parse_torque
@@ -51,6 +51,7 @@ __all__ = [
     "parse_torque",
     "parse_walltime",
     "request_family",
+    "request_words",
     "resource_list",
     "torque_nodes",
 ]

@@ -1,10 +1,14 @@
 """Formatting of requests: the canonical form for users and comparisons, and the servers' notations."""
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
+from schedd.dialect.node_properties import describe_property
 from schedd.dialect.nodespec import NAME
 from schedd.dialect.units import format_size, format_walltime
 from schedd.model.request import Chunk, NodeSets, Place, Request
+from schedd.wire.resources import OF_QUEUE, is_adapter_amount, is_adapter_property
 
 _WORD = re.compile(r"[^\s\"'|,;()+]+")
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -18,7 +22,16 @@ def canonical(request: Request) -> str:
 
     ``2 x (4 cpus, 8gb on bigmem, !old) + 1 x (8 cpus, 2 gpus); scatter; exclusive; 01:00:00``
     """
-    words = [" + ".join(f"{chunk.count} x ({_unit(chunk)})" for chunk in request.chunks), request.place.value]
+    return _format_request(request, _unit)
+
+
+def request_words(request: Request) -> str:
+    """Return the same for people, with the site's names: without what the adapter adds to requests."""
+    return _format_request(request, _unit_words)
+
+
+def _format_request(request: Request, unit: Callable[[Chunk], str]) -> str:
+    words = [" + ".join(f"{chunk.count} x ({unit(chunk)})" for chunk in request.chunks), request.place.value]
     if request.exclusive:
         words.append("exclusive")
     if request.together is not None:
@@ -42,6 +55,18 @@ def _unit(chunk: Chunk) -> str:
     words += [f"{_quoted(name)}={amount}" for name, amount in chunk.resources]
     features = ["|".join(sorted(map(_quoted, alternatives))) for alternatives in chunk.features]
     return ", ".join(words) + (f" on {', '.join(features)}" if features else "")
+
+
+def _unit_words(chunk: Chunk) -> str:
+    amounts = tuple([one for one in chunk.resources if not is_adapter_amount(one[0])])
+    own = [f"!{OF_QUEUE}=True"]
+    added = [[one for one in names if is_adapter_property(one)] for names in chunk.features]
+    features = tuple([names for names, some in zip(chunk.features, added, strict=True) if not some])
+    more = ["|".join(map(describe_property, some)) for some in added if some and some != own]
+    found = _unit(replace(chunk, resources=amounts, features=features))
+    if not more:
+        return found
+    return f"{found}{', ' if features else ' on '}{', '.join(more)}"
 
 
 def _counted(number: int, noun: str) -> str:

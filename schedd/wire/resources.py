@@ -90,6 +90,30 @@ def is_adapter_amount(name: str) -> bool:
     return name == OWN_VNODE or name.startswith((GPUS_OF, CPUS_OF))
 
 
+def is_adapter_property(name: str) -> bool:
+    """Return whether the adapter, not the site, defines this property of nodes, or its negation."""
+    return name.removeprefix("!").startswith((f"{OF_QUEUE}=", f"{RESERVATION}=", A_VNODE_OF))
+
+
+_ADDED: Final = re.compile(
+    rf":(?:{CPUS_OF}|{GPUS_OF})[a-z0-9_]+=[0-9]+|:{OWN_VNODE}=1|:vnode={A_VNODE_OF}[^:+]*"
+)
+
+
+def submitted_resources(resources: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a job's resources without what the adapter has added to its ``select``."""
+    select = resources.get("select", "")
+    shown = _ADDED.sub("", select) if "_of_" in select or OWN_VNODE in select else select
+    if shown == select:
+        return resources
+    found = {**resources, "select": shown}
+    if OWN_VNODE in select and "place" in found:
+        found["place"] = ":".join(
+            ["vscatter" if word == "free" else word for word in found["place"].split(":")]
+        )
+    return found
+
+
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")
 _MOST_PARTS: Final = 2**50
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 
 class JobState(StrEnum):
@@ -153,6 +154,15 @@ class Job:
         """Notes a change."""
         self.modified = now
         self.revision += 1
+
+
+QUEUE_TYPES: Final = ("Execution", "Route")
+
+
+def full_queue_type(text: str) -> str | None:
+    """Return the type that this text abbreviates, as servers of both families store it; None: no type."""
+    found = [name for name in QUEUE_TYPES if text and name.lower().startswith(text.lower())]
+    return found[0] if found else None
 
 
 @dataclass(slots=True)

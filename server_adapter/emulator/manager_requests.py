@@ -6,7 +6,7 @@ from server_adapter.batch.codes import ManagerCommand, ObjectType
 from server_adapter.batch.requests import ManageRequest
 from server_adapter.dis import Attribute, Operation
 from server_adapter.emulator.errors import RefusalError, bad_value
-from server_adapter.emulator.jobs import Queue
+from server_adapter.emulator.jobs import Queue, full_queue_type
 from server_adapter.emulator.nodes import EmulatedNode, NodeSpec
 from server_adapter.emulator.settings import BOOLEANS, NUMBERS, SETTABLE, TEXTS
 from server_adapter.emulator.state import Cluster
@@ -71,7 +71,9 @@ def _set(attributes: dict[str, str], change: Attribute, *, unset: bool) -> None:
     except ValueError:
         raise bad_value(change.key) from None
     if change.name == "queue_type":
-        value = value.capitalize()
+        value = full_queue_type(value) or ""
+        if not value:
+            raise bad_value(change.key)
     old = [word for word in attributes.get(key, "").split(",") if word]
     if change.operation is Operation.INCR and change.name in TEXTS:
         value = ",".join([*old, value])

@@ -184,7 +184,7 @@ def test_a_running_job_is_neither_moved_reordered_nor_checkpointed(client: Emula
 def test_a_move_needs_room_and_another_queue(client: EmulatedClient) -> None:
     manage = {"code": CODE.MANAGER, "object_type": ObjectType.QUEUE, "name": "long"}
     settings = (
-        Attribute("queue_type", "execution"),
+        Attribute("queue_type", "exec"),
         Attribute("enabled", "t"),
         Attribute("max_user_queuable", "1"),
     )

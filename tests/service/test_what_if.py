@@ -108,6 +108,7 @@ def test_openpbs_requests_are_answered_as_the_adapter_reports_those_of_jobs() ->
         assert asked.answer == Never("3 cpus on a node with color=blue; the largest has 2")
         found = asked.changes
         assert [(one.change, one.enough) for one in found] == [("cpus", "2"), ("feature", "")]
+        assert asked.request == "1 x (3 cpus on color=blue); free; 00:01:00", "without names of the adapter"
 
 
 def test_smaller_memory_cpus_and_nodes_are_each_suggested() -> None:

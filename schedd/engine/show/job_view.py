@@ -20,6 +20,7 @@ from schedd.plan.columns import CPUS, GPUS, MEM, Ints
 from schedd.policy.limits import format_limit
 from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import ShareFacts
+from schedd.wire.resources import submitted_resources
 
 _NAMED_JOBS: Final = 5
 
@@ -297,7 +298,7 @@ def render_job(
         not_before=facts.not_before,
         holds=facts.holds,
         depend=facts.depend,
-        resources=facts.resources,
+        resources=submitted_resources(facts.resources),
         labels=job_labels(published, facts),
         cpus=request.cpus if (request := record.understood.request) is not None else None,
         walltime=walltime,

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from schedd.dialect import canonical
+from schedd.dialect import request_words
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.moldable import with_walltime
 from schedd.dialect.walltime_scale import SCALE, WalltimeScale
@@ -78,7 +78,7 @@ class WhatIfAnswer:
     notes: tuple[str, ...]
     now: int
     generation: int
-    request: str  # the request in canonical form
+    request: str  # the request in words
     windows: tuple[StartWindow, ...] = ()  # possible starts, from the earliest on
     changes: tuple[SmallerRequest, ...] = ()
     cheapest: CheapestStart | None = None  # the cheapest start that ends in time, if requested and found
@@ -260,7 +260,9 @@ class PlanFork:
             (*request.notes, *filter(None, remarks)),
             moment,
             self.generation,
-            canonical(replace(request, walltime=scale.stated if scale is not None else understood.walltime)),
+            request_words(
+                replace(request, walltime=scale.stated if scale is not None else understood.walltime)
+            ),
             seen,
             found,
             least,

@@ -6,7 +6,7 @@ from server_adapter.batch.codes import ManagerCommand, ObjectType
 from server_adapter.batch.requests import ManageRequest
 from server_adapter.dis import Attribute, Operation, values_by_key
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Queue
+from server_adapter.emulator.jobs import Queue, full_queue_type
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs import select_statements
 from server_adapter.emulator.openpbs.state import PbsCluster, new_scheduler, new_vnode
@@ -214,6 +214,12 @@ def _set(attributes: dict[str, str], change: Attribute, *, unset: bool) -> None:
     value = change.value
     if value.lower() in ("true", "t", "1", "y", "false", "f", "0", "n") and change.name in _BOOLEANS:
         value = str(value.lower() in ("true", "t", "1", "y"))
+    if change.name == "queue_type":
+        value = full_queue_type(value) or ""
+        if not value:
+            raise RefusalError(
+                OpenPBSErrorCode.BADATVAL, f"Illegal attribute or resource value  {change.key}"
+            )
     old = [word for word in attributes.get(change.key, "").split(",") if word]
     if change.operation is Operation.INCR and old:
         value = ",".join([*old, value])

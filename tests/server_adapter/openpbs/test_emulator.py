@@ -266,6 +266,8 @@ async def test_settings_are_changed_as_by_qmgr() -> None:
         await manage(ObjectType.NODE, "n2", Attribute("state", "offline"))
         await manage(ObjectType.QUEUE, "fast", Attribute("enabled", "true"), command=ManagerCommand.CREATE)
         assert server.cluster.queues["fast"].enabled
+        await manage(ObjectType.QUEUE, "fast", Attribute("queue_type", "e"))
+        assert server.cluster.queues["fast"].attributes["queue_type"] == "Execution"
         assert server.node("n2").state == "offline"
         job = server.submit(resources={"select": "2:ncpus=1:scratch=2gb"})
         assert server.job(job).resources["scratch"] == "4gb"
@@ -275,6 +277,7 @@ async def test_settings_are_changed_as_by_qmgr() -> None:
             (ObjectType.NODE, "n9", Attribute("comment", "x"), 15062),
             (ObjectType.NODE, "n1", Attribute("nonsense", "x"), 15002),
             (ObjectType.QUEUE, "none", Attribute("enabled", "true"), 15018),
+            (ObjectType.QUEUE, "fast", Attribute("queue_type", "other"), 15014),
             (ObjectType.SERVER, "", Attribute("total_jobs", "3"), 15003),
             (ObjectType.SCHEDULER, "none", Attribute("scheduling", "true"), 15213),
         ):
