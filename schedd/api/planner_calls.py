@@ -26,6 +26,8 @@ class PlannerTimeouts:
 
     early: float = 0.01
     """After this time events are stored without the planner, and acknowledged."""
+    early_behind: float = 0.003
+    """The same while other events wait for the planner."""
     fork: float = 0.5
     """After this time an older copy of the plan is used."""
     read: float = 2.0
@@ -80,6 +82,7 @@ async def await_planner_or_storage(
 
     While the planner is far behind, nothing is stored. Raises ProblemError, and the planner's error.
     """
+    early = TIMEOUTS.early_behind if cluster.pending else TIMEOUTS.early
     future = cluster.submit(events)
     if not cluster.has_database:
         return await await_planner(cluster, future, seconds, hint)
@@ -87,7 +90,7 @@ async def await_planner_or_storage(
     waiting, keeping = asyncio.wrap_future(future), None
     waiting.add_done_callback(lambda late: late.cancelled() or late.exception())  # it may come too late
     while keeping is None and time.monotonic() < until:
-        await asyncio.wait((waiting,), timeout=TIMEOUTS.early)
+        await asyncio.wait((waiting,), timeout=early)
         if waiting.done():
             break
         keeping = cluster.store_delivery(body, len(events), future)

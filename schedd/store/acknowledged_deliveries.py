@@ -1,6 +1,6 @@
 """Deliveries that were acknowledged before their events were in the log."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
@@ -20,17 +20,27 @@ def replace_deliveries(
     connection: Connection, cluster: int, new: Sequence[bytes], logged: Sequence[int]
 ) -> Sequence[int]:
     """Store the bodies of ``new`` deliveries and return their numbers; delete those that are ``logged``."""
-    last = connection.scalar(_LAST, {"cluster": cluster}) or 0
-    numbers = range(last + 1, last + 1 + len(new))
+    numbers: Sequence[int] = ()
     if new:
-        rows = zip(numbers, new, strict=True)
-        connection.execute(
-            _INSERT, [{"cluster": cluster, "number": number, "body": body} for number, body in rows]
-        )
+        last = last_number(connection, cluster)
+        numbers = range(last + 1, last + 1 + len(new))
+        insert_deliveries(connection, cluster, zip(numbers, new, strict=True))
     for at in range(0, len(logged), _MOST_NUMBERS):
         some = list(logged[at : at + _MOST_NUMBERS])
         connection.execute(_DELETE, {"cluster": cluster, "numbers": some})
     return numbers
+
+
+def insert_deliveries(connection: Connection, cluster: int, new: Iterable[tuple[int, bytes]]) -> None:
+    """Store deliveries with their numbers."""
+    connection.execute(
+        _INSERT, [{"cluster": cluster, "number": number, "body": body} for number, body in new]
+    )
+
+
+def last_number(connection: Connection, cluster: int) -> int:
+    """Return the highest number of a stored delivery; 0: there is none."""
+    return connection.scalar(_LAST, {"cluster": cluster}) or 0
 
 
 def list_deliveries(connection: Connection, cluster: int) -> Sequence[tuple[int, bytes]]:

@@ -23,8 +23,8 @@ from schedd.wire import Decision, Event
 
 _DELIVERIES = 200_000
 _PENDING = 1_000
-_MAX_TRANSACTIONS = 50
-"""Maximum number of history transactions per checkpoint, and of a purge; most have 100 to 500 rows."""
+_MAX_TRANSACTIONS = 100
+"""Maximum number of history transactions per checkpoint, and of a purge; most have 50 to 500 rows."""
 _PURGE_INTERVAL_S = 60.0  # rows are kept for days, and a look at the oldest of each table costs 30 ms
 _MIN_PAUSE_S = 0.02
 _PAUSE_FACTOR = 4  # pause = factor * processor time of the last transaction
@@ -381,5 +381,7 @@ class DurableJournal:
     def close(self) -> None:
         """End the thread that writes checkpoints; the store stays open."""
         self._background.close()
+        with suppress(StoreError):
+            self._store.move_deliveries(self.cluster)
         if self._mark is not None:
             self._mark.close()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
+from threading import Lock
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, insert, select
@@ -24,6 +25,7 @@ from schedd.store import (
 )
 from schedd.store.codec import replace_nul
 from schedd.store.database import Database
+from schedd.store.delivery_file import DeliveryFile
 from schedd.store.history_writer import HistoryWriter
 from schedd.store.log_gaps import LogGaps
 from schedd.store.records import (
@@ -78,6 +80,8 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._log_gaps = LogGaps()
+        self._delivery_files: dict[int, DeliveryFile] = {}
+        self._lock = Lock()  # of the above
 
     @classmethod
     def open(cls, url: str) -> "Store":
@@ -89,6 +93,8 @@ class Store:
         return cls(Database.open(url))
 
     def close(self) -> None:
+        for file in self._delivery_files.values():
+            file.close()
         self.database.close()
 
     # ---- clusters and the event log -------------------------------------------------------------
@@ -171,12 +177,53 @@ class Store:
         """Store the bodies of ``new`` deliveries durably and return their numbers; delete those that are
         ``logged``.
 
-        Unlike the other methods it may be called while another thread writes.
+        Unlike the other methods it may be called while another thread writes, and does not wait for it.
         """
-        with self.database.write_beside() as connection:
-            return acknowledged_deliveries.replace_deliveries(connection, cluster, new, logged)
+        file = self._delivery_file(cluster)
+        if file is None:
+            with self.database.write_beside() as connection:
+                return acknowledged_deliveries.replace_deliveries(connection, cluster, new, logged)
+        moved = [number for number in logged if number <= file.above]
+        if moved:
+            with self.database.write(guarded=True) as connection:
+                acknowledged_deliveries.replace_deliveries(connection, cluster, (), moved)
+        return file.replace(new, logged)
 
-    deliveries = _reads(acknowledged_deliveries.list_deliveries)
+    def deliveries(self, cluster: int) -> Sequence[tuple[int, bytes]]:
+        """Return the stored deliveries in the order of their arrival: number and body."""
+        with self.database.read() as connection:
+            found = dict(acknowledged_deliveries.list_deliveries(connection, cluster))
+        file = self._delivery_file(cluster)
+        if file is not None:
+            found.update(file.deliveries())
+        return sorted(found.items())
+
+    def move_deliveries(self, cluster: int) -> None:
+        """Move deliveries from their file into the database, so that a copy of it is complete."""
+        file = self._delivery_file(cluster)
+        left = file.deliveries() if file is not None else ()
+        if file is not None and left:
+            with self.database.write(guarded=True) as connection:
+                acknowledged_deliveries.insert_deliveries(connection, cluster, left)
+            file.replace((), [number for number, _ in left])
+        with self._lock:
+            if self._delivery_files.pop(cluster, None) is not None and file is not None:
+                file.close()
+
+    def _delivery_file(self, cluster: int) -> DeliveryFile | None:
+        """Return the file for acknowledged deliveries of a cluster; None on PostgreSQL."""
+        path = self.database.path
+        if path is None:
+            return None
+        with self._lock:
+            if cluster not in self._delivery_files:
+                with self.database.read() as connection:
+                    last = acknowledged_deliveries.last_number(connection, cluster)
+                    named = select(clusters.c.name, clusters.c.created).where(clusters.c.id == cluster)
+                    name, created = connection.execute(named).one()
+                file = path.with_name(f"{path.name}.{name}.deliveries")
+                self._delivery_files[cluster] = DeliveryFile(file, f"{name} {created}", last)
+            return self._delivery_files[cluster]
 
     # ---- decisions ------------------------------------------------------------------------------
 

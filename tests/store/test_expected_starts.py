@@ -1,6 +1,7 @@
 """Published expected starts are stored from the log, with the actual starts."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -39,6 +40,15 @@ def recorded_estimates(store: Store, *kinds: str, **of: str) -> Sequence[Expecte
 def kind_figures(found: EstimateAccuracy, kind: EstimateKind) -> AccuracyFigures:
     """Return the figures of one kind, with all lead times."""
     return next(one.figures for one in found.horizons if (one.kind, one.lead) == (kind, None))
+
+
+def test_many_expected_starts_are_recorded_in_short_transactions(store: Store) -> None:
+    append_events(store, *(queued(job) for job in range(40)))
+    append_events(store, estimates(1, 1010, *(expected(job, 1500, 2000, 4000) for job in range(600))))
+    cluster = store.register_cluster("c", 1000)
+    written = [len(store.expected_starts(cluster, 0, MOST)) for _ in store.record_history(cluster)]
+    assert written[-1] == 600
+    assert max(later - before for before, later in pairwise([0, *written])) <= 250
 
 
 def test_expected_starts_are_stored_with_the_actual_start(store: Store) -> None:

@@ -186,18 +186,18 @@ def test_large_snapshot_is_recorded_in_slices_between_other_writes(store: Store)
 
 
 def test_events_that_arrive_while_the_last_ones_are_recorded_wait_for_the_next_call(store: Store) -> None:
-    append_events(store, *(queued(number) for number in range(1, 131)))
+    append_events(store, *(queued(number) for number in range(1, 81)))
     steps = store.record_history(1)
     next(steps)
-    assert last_recorded_event(store) == 100
-    append_events(store, queued(131))
+    assert last_recorded_event(store) == 50
+    append_events(store, queued(81))
     next(steps)
-    assert last_recorded_event(store) == 131
-    append_events(store, queued(132))
+    assert last_recorded_event(store) == 81
+    append_events(store, queued(82))
     assert list(steps) == []
-    assert last_recorded_event(store) == 131
+    assert last_recorded_event(store) == 81
     record_all(store)
-    assert last_recorded_event(store) == 132
+    assert last_recorded_event(store) == 82
 
 
 def test_interrupted_snapshot_is_recorded_again(store: Store) -> None:
