@@ -74,6 +74,11 @@ class FrozenState:
         """The facts of the same state that outlive this format, piece by piece: see ``lasting_facts.py``."""
         return dump_lasting_facts(self._state)
 
+    @property
+    def size(self) -> int:
+        """Number of jobs and nodes."""
+        return len(self._state.records) + len(self._state.arriving) + len(self._state.node_facts)
+
     def encode(self) -> bytes:
         return b"".join(self.parts())
 

@@ -86,8 +86,9 @@ def alert(number: int, time: int = 1000) -> Alert:
 class StoredState:
     """A fake engine state for checkpoints: the given bytes, and no facts."""
 
-    def __init__(self, parts: Iterable[bytes | memoryview] = ()) -> None:
+    def __init__(self, parts: Iterable[bytes | memoryview] = (), size: int = 0) -> None:
         self._parts = parts
+        self.size = size
 
     def parts(self) -> Iterable[bytes | memoryview]:
         return self._parts

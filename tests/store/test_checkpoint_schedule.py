@@ -1,5 +1,6 @@
 """Due times of checkpoints: rarer if they are expensive, sooner if a restart would repeat much work."""
 
+import os
 import threading
 import zlib
 from collections.abc import Iterator
@@ -7,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from schedd.store import checkpoint_writer
-from schedd.store.checkpoint_writer import CheckpointWriter
+from schedd.store.checkpoint_writer import FORKED_SIZE, CheckpointWriter
+from schedd.store.forked_call import ForkedCallFailed
 from tests.store.event_builders import StoredState
 
 
@@ -131,4 +133,67 @@ def test_pieces_of_any_size_are_compressed_in_their_order(large: int) -> None:
     one.start(StoredState(iter(pieces)), lambda body, _: bodies.append(body))
     assert one.finished(wait=True)
     assert [zlib.decompress(body) for body in bodies] == [b"".join(pieces)]
+    one.close()
+
+
+def test_a_large_checkpoint_is_encoded_in_another_process() -> None:
+    pieces = [b"", *(bytes([i]) * 7000 for i in range(100)), b"x" * (1 << 17)]
+    bodies: list[bytes] = []
+
+    def parts() -> Iterator[bytes]:
+        yield str(os.getpid()).encode()
+        yield from pieces
+
+    one = CheckpointWriter(0.0)
+    assert is_due(one)
+    one.start(StoredState(parts(), FORKED_SIZE), lambda body, _: bodies.append(body))
+    assert one.finished(wait=True)
+    (body,) = map(zlib.decompress, bodies)
+    assert body.endswith(b"".join(pieces))
+    assert not body.startswith(str(os.getpid()).encode())
+    one.close()
+
+
+def test_a_large_checkpoint_is_encoded_here_if_no_process_can_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ForkedCallFailed("no process can be created")
+
+    monkeypatch.setattr(checkpoint_writer, "call_in_fork", fail)
+    bodies: list[bytes] = []
+    one = CheckpointWriter(0.0)
+    assert is_due(one)
+    one.start(StoredState(iter([b"here"]), FORKED_SIZE), lambda body, _: bodies.append(body))
+    assert one.finished(wait=True)
+    assert [zlib.decompress(body) for body in bodies] == [b"here"]
+    one.close()
+
+
+def test_a_large_checkpoint_is_abandoned_with_its_process() -> None:
+    one = CheckpointWriter(0.0)
+    assert is_due(one)
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield os.urandom(1 << 15)
+
+    bodies: list[bytes] = []
+    one.start(StoredState(endless(), FORKED_SIZE), lambda body, _: bodies.append(body))
+    one.abandon()
+    assert not bodies
+    one.close()
+
+
+def test_checkpoints_of_another_process_are_more_frequent(
+    clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = CheckpointWriter(0.0)
+    assert is_due(one)
+    monkeypatch.setattr(checkpoint_writer, "call_in_fork", lambda *_: ((b"body", b"facts"), 4.0))
+    one.start(StoredState(size=FORKED_SIZE), lambda *_: None)
+    assert one.finished(wait=True)
+    clocks["clock"] += 5
+    clocks["worked"] += 3.9  # less than the cost of a checkpoint
+    assert is_due(one) is False
+    clocks["worked"] += 0.1
+    assert is_due(one)
     one.close()
