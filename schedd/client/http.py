@@ -177,7 +177,8 @@ def _fault_text(fault: Mapping[str, Any]) -> str:
     """
     what, allowed = fault["what"], fault.get("allowed") or ""
     more = f"; allowed: {allowed}" if allowed and allowed not in what and allowed[0] != "^" else ""
-    return f"{fault['where']}: {what}{more}"
+    place = "" if fault["where"] == "body" else f"{fault['where']}: "
+    return f"{place}{what}{more}"
 
 
 def _credential(program: str) -> str:

@@ -534,6 +534,11 @@ def test_coallocation_is_stored_before_the_reply_and_shown_to_its_owner(harness:
     assert ann.delete(f"{GROUPS}/{row['id']}").json()["cancelled"]
 
 
+def test_unreadable_walltime_is_refused_with_its_place(harness: FederationHarness) -> None:
+    found = harness.client("ann@org").post(HERE, json={**JOB, "key": "w", "request": "nodes=1,walltime=abc"})
+    assert (found.status_code, "walltime=abc: invalid time 'abc'" in found.text) == (422, True)
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

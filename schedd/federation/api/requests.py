@@ -1,6 +1,7 @@
 """Request bodies of a federation: a job, a bag of tasks, a component of a co-allocation."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -54,7 +55,8 @@ class FederatedRequest(BaseModel):
         found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
         for name in found:
             if name.lower() == "walltime":
-                found[name] = format_walltime(parse_walltime(found[name]))
+                with suppress(RequestError):  # raised again, with its place, when the request is parsed
+                    found[name] = format_walltime(parse_walltime(found[name]))
         return found
 
     @property
