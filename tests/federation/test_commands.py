@@ -15,6 +15,7 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.client.json_object import parse_json
+from schedd.federation.commands.jobs import explain_unknown_start
 from schedd.federation.commands.submit import make_parser, read_submission
 from schedd.federation.events import AttemptHeld, ComponentPlace, PlaceBooked, RoundCommitted, RoundProposed
 from schedd.federation.routing.cluster_status import PlanOffer
@@ -207,6 +208,15 @@ def test_user_commands_show_jobs_from_all_clusters(
     )
     assert shell("checkjob", "--federation", "1", "--json") == 0
     assert json.loads(capsys.readouterr().out)["server_job"] == "7.north"
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("", "has not reported the job yet"), ("planned", "does not disclose it"), ("waiting", "had no start")],
+)
+def test_unknown_start_is_explained_by_the_state_at_the_cluster(state: str, said: str) -> None:
+    attempt: Any = Namespace(state=state)
+    assert said in explain_unknown_start(attempt)
 
 
 def test_federation_command_shows_clusters_and_report(

@@ -13,7 +13,7 @@ from schedd.cli.user.formatting import (
     format_time,
 )
 from schedd.client import ClientError, find_endpoint
-from schedd.client.answers import BagView, FederatedJobView
+from schedd.client.answers import BagView, FederatedJobView, TransferAttemptView
 from schedd.client.json_object import json_members
 from schedd.federation.client import FederationClient
 from schedd.federation.federated_start import (
@@ -147,8 +147,8 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
             )
     elif not job.over and one is None:
         yield "start", "not known: no cluster has taken the job yet"
-    elif not job.over:
-        yield "start", "not known: the cluster does not disclose it, or has no start for it"
+    elif not job.over and one is not None:
+        yield "start", f"not known: {explain_unknown_start(one)}"
     if one is not None and one.dashboard:
         yield "page", one.dashboard
     if job.tasks:
@@ -159,6 +159,15 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
         yield "why", job.text
     if one is not None and one.refusal:
         yield "refused", one.refusal
+
+
+def explain_unknown_start(one: TransferAttemptView) -> str:
+    """Return why the start of a job at its cluster is not known."""
+    if not one.state:
+        return "the cluster has not reported the job yet"
+    if one.state == "planned":
+        return "the cluster does not disclose it"
+    return "the cluster had no start for it when it was last asked"
 
 
 def describe_deadline(item: FederatedJobView | BagView, now: int) -> str:
