@@ -29,6 +29,7 @@ from schedd.plan.kernels.place import (
     replace_pools,
 )
 from schedd.plan.kernels.priority_displacement import displace_lower_ranked
+from schedd.plan.kernels.projection import MOST_NOW
 from schedd.plan.kernels.rows import forget_past
 from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START
 from schedd.plan.machine import Machine
@@ -63,6 +64,10 @@ class Plan(PlanContents, WorkLimits):
     def with_slabs(self, slabs: Slabs) -> "Plan":
         """Return a copy of this plan around ``slabs``, a copy of its own."""
         return self._copied(Plan, slabs)
+
+    def reserve_room(self) -> None:
+        """Make room in this new fork for a projection, so that resets of it need not make room each time."""
+        self.slabs.reserve_entries(self._repairs.entries_needed(MOST_NOW))
 
     def make_reset(self, to: "Plan") -> Callable[[], None]:
         """Return a function that resets this new fork of the plan ``to``, which must not change meanwhile, if

@@ -376,6 +376,12 @@ class Slabs:
                 return
         self._replace_alloc(Compaction.compact_now(self.tb, self.alloc_shape(more)[0]))
 
+    def reserve_entries(self, room: int) -> None:
+        """Ensure that ``room`` entries of the allocations are free, where nothing reads this slab yet."""
+        wanted = int(self.tb.ctl[at.ALLOC_TOP]) + room
+        if wanted > self.tb.alloc.shape[0]:
+            self._extend(entries=wanted)
+
     def make_room(self, entries: int, times: int) -> bool:
         """Enlarge the slab that a kernel found full in an attempt with several jobs, which take ``entries``
         entries of the allocations. Return whether that was the rows' slab.

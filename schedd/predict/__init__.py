@@ -3,7 +3,7 @@
 from schedd.predict.accuracy import AccuracyFigures, EstimateOutcomes, measure_accuracy
 from schedd.predict.delay_risks import DelayRisk, delayed_quantiles
 from schedd.predict.delays import NO_DELAY, Delay, RecentDelays
-from schedd.predict.end_forecasts import EndForecast, StartDistribution
+from schedd.predict.end_forecasts import EndForecast, StartDistribution, uncorrected
 from schedd.predict.learner import Learner
 from schedd.predict.open_jobs import OpenJobs
 from schedd.predict.planned_speeds import PlannedSpeeds, speed_range
@@ -79,5 +79,6 @@ __all__ = [
     "sample_run_times",
     "speed_range",
     "start_quantiles",
+    "uncorrected",
     "waiting_slots",
 ]

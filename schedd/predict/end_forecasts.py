@@ -9,7 +9,7 @@ the run times of the jobs independently, so a long queue averages them out, and 
 same for jobs with samples that agree: both scales have a minimum.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Final
@@ -41,6 +41,15 @@ P50, for 10 to 27 % of the jobs, it covered 44 to 85 % of the starts."""
 _FAR: Final = 50.0
 """Scaled distance from the median beyond which the probability is 0 or 1."""
 _LONGEST_S: Final = 10 * 366 * 86_400
+_PARTS: Final = 8  # parts of an interval of deadlines that a search compares at once
+
+Calibrate = Callable[[float], float]
+"""Corrects a probability; does not decrease."""
+
+
+def uncorrected(probability: float) -> float:
+    """Return the probability."""
+    return probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,37 +139,70 @@ class EndForecast:
         ``failure_rate`` is the sum of the failures per second of its nodes. The result grows with the
         deadline and falls with the rate.
         """
-        latest = deadline - self.run_times
+        return float(self._probabilities([deadline], failure_rate)[0])
+
+    def _probabilities(self, deadlines: Sequence[int], failure_rate: float) -> Floats:
+        """Return ``probability`` of each deadline."""
+        latest = np.array(deadlines, np.int64)[:, np.newaxis] - self.run_times
         started = self.start.probability_by(latest) if self.start is not None else latest >= self.begun
         survives = np.exp(-failure_rate * (self.run_times - self.elapsed))
-        return float((started * survives).mean())
+        found: Floats = (started * survives).mean(axis=1)
+        return found
 
     def earliest_deadline(
-        self, wanted: float, failure_rate: float, calibrate: Callable[[float], float] = lambda found: found
+        self, wanted: float, failure_rate: float, calibrate: Calibrate = uncorrected
     ) -> int | None:
         """Return the earliest deadline that the job meets with the probability ``wanted``; None: none, since
         its nodes may fail.
 
         ``calibrate`` corrects a probability and must not decrease.
         """
+        return self.earliest_deadlines([(wanted, calibrate)], failure_rate)[0]
+
+    def earliest_deadlines(
+        self, wanted: Sequence[tuple[float, Calibrate]], failure_rate: float
+    ) -> list[int | None]:
+        """Return ``earliest_deadline`` for each probability, with the function that corrects it.
+
+        All are searched together: the probabilities of 50 deadlines cost little more than that of one.
+        """
         begin = self.start.now if self.start is not None else self.begun
+        lengths = [int(self.run_times[-1]) + 1]
+        while lengths[-1] < _LONGEST_S:
+            lengths.append(2 * lengths[-1])
+        steps = [begin, *(begin + min(length, _LONGEST_S) for length in lengths)]
+        found = self._probabilities(steps[1:], failure_rate).tolist()
+        bounds: list[tuple[int, int] | None] = []
+        """Of each search: a deadline that is too early, and one that suffices; None: none does."""
+        for least, calibrate in wanted:
+            at = next((k for k, one in enumerate(found, 1) if calibrate(one) >= least), None)
+            bounds.append((steps[at - 1], steps[at]) if at is not None else None)
+        while True:
+            tried = {
+                (low * (_PARTS - k) + high * k) // _PARTS
+                for low, high in filter(None, bounds)
+                for k in range(1, _PARTS)
+                if high - low > 1
+            }
+            if not tried:
+                return [one[1] if one is not None else None for one in bounds]
+            ordered = sorted(tried)
+            found = self._probabilities(ordered, failure_rate).tolist()
+            for number, (least, calibrate) in enumerate(wanted):
+                if (one := bounds[number]) is not None:
+                    bounds[number] = _narrow(*one, ordered, found, lambda raw: calibrate(raw) >= least)  # noqa: B023
 
-        def suffices(deadline: int) -> bool:
-            return calibrate(self.probability(deadline, failure_rate)) >= wanted
 
-        if not suffices(begin + _LONGEST_S):
-            return None
-        low, length = begin, int(self.run_times[-1]) + 1
-        while length < _LONGEST_S and not suffices(begin + length):
-            low, length = begin + length, 2 * length
-        high = begin + min(length, _LONGEST_S)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if suffices(middle):
-                high = middle
-            else:
-                low = middle
-        return high
+def _narrow(
+    low: int, high: int, deadlines: Sequence[int], found: Sequence[float], suffices: Callable[[float], bool]
+) -> tuple[int, int]:
+    """Return the bounds of a search that follow from the probabilities ``found`` of ascending deadlines."""
+    for deadline, one in zip(deadlines, found, strict=True):
+        if low < deadline < high:
+            if suffices(one):
+                return low, deadline
+            low = deadline
+    return low, high
 
 
 def _equally_probable(run_time: Prediction, elapsed: int, risk: DelayRisk | None) -> Ints:

@@ -93,6 +93,8 @@ class WaitBand:
     next one, so that errors of different periods are independent.
     """
     period_since: int = 0  # time of the first outcome of the latest period
+    _quantiles: tuple[float, float] | None = field(default=None, compare=False, repr=False)
+    """P90 of the errors, and its margin; None: they have changed since."""
 
     def add_error(self, error: float, issued_at: int, now: int) -> None:
         """Learn from the outcome, at ``now``, of an estimate issued at ``issued_at``."""
@@ -102,6 +104,15 @@ class WaitBand:
         self.errors.append(error)
         self.periods.append(period)
         self.outcomes += 1
+        self._quantiles = None
+
+    def error_quantiles(self) -> tuple[float, float]:
+        """Return P90 of the errors, and what it needs in addition since they are of few periods."""
+        if self._quantiles is None:
+            errors = np.array(self.errors)
+            quantile = float(np.quantile(errors, 1.0 - _MISSES))
+            self._quantiles = quantile, _period_margin(errors, np.array(self.periods))
+        return self._quantiles
 
     def move(self, step: float) -> None:
         """Make the next estimates later, or earlier."""
@@ -157,8 +168,13 @@ class StartCalibration:
     halted: int = 0  # outcomes that did not count, since starts were halted during the wait
     halts: Halts = field(default_factory=Halts, compare=False, repr=False)
     """Of the cluster: shared by its calibrations."""
-    _corrections: tuple[tuple[float, float], ...] | None = field(default=None, compare=False, repr=False)
-    """Of P50 and P90, by band; None: something has changed since they were computed."""
+    _waiting: tuple[tuple[list[float], list[float]], ...] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Errors of P50 and P90, so far, of the jobs that still wait, by band; None: something has changed since
+    they were computed."""
+    _corrections: dict[tuple[int, bool], float] = field(default_factory=dict, compare=False, repr=False)
+    """By band, of P90 or else of P50: those that were computed since then."""
 
     @property
     def outcomes(self) -> int:
@@ -216,11 +232,11 @@ class StartCalibration:
         """Return the expected start without recording it; ``delay``: of starts of due jobs."""
         due = max(predicted, now)
         p50_base = _p50_base(now, predicted, delay)
-        corrected = now + round(exp(p50_base + self._find_corrections(p50_base, now)[0])) - _FLOOR
+        corrected = now + round(exp(p50_base + self._find_correction(p50_base, now, p90=False))) - _FLOOR
         p50 = max(corrected, now + delay.p50, now + 1)
         base = _base(now, planned, late, delay)
         band = self.band(base)
-        correction, shift = self._find_corrections(base, now)[1], band.shift
+        correction, shift = self._find_correction(base, now, p90=True), band.shift
         if band.outcomes < _ENOUGH:
             correction = max(correction, _base(now, planned, -1, delay) - base)
             shift = max(shift, 0.0)
@@ -240,7 +256,7 @@ class StartCalibration:
         """Record an estimate, to learn from its outcome. P50 is not learned from without ``predicted``."""
         p50_base = _p50_base(at, predicted, delay) if predicted is not None else None
         self.estimates[job] = StartEstimate(at, expected, _base(at, planned, late, delay), p50_base)
-        self._corrections = None
+        self._drop_corrections()
         heapq.heappush(self.pending_p90, (expected.p90, job))
 
     def record_start(self, job: str, now: int) -> None:
@@ -267,10 +283,20 @@ class StartCalibration:
         """Return the calibration of estimates with such a base."""
         return self.bands[_band_index(base)]
 
-    def _find_corrections(self, base: float, now: int) -> tuple[float, float]:
-        """Return the corrections of P50 and P90: of the logarithm of a wait with such a base."""
-        if self._corrections is None:
-            still: list[tuple[list[float], list[float]]] = [([], []) for _ in self.bands]
+    def _find_correction(self, base: float, now: int, *, p90: bool) -> float:
+        """Return the correction of P90, or else of P50: of the logarithm of a wait with such a base."""
+        index = _band_index(base)
+        found = self._corrections.get((index, p90))
+        if found is None:
+            waiting = self._waiting_errors(now)[index][p90]
+            band = self.bands[index]
+            found = _p90_correction(band, waiting) if p90 else _p50_correction(band.p50_errors, waiting)
+            self._corrections[index, p90] = found
+        return found
+
+    def _waiting_errors(self, now: int) -> tuple[tuple[list[float], list[float]], ...]:
+        if self._waiting is None:
+            still: tuple[tuple[list[float], list[float]], ...] = tuple(([], []) for _ in self.bands)
             for one in self.estimates.values():
                 if self.halts.overlap(one.issued_at, now):
                     continue
@@ -278,11 +304,13 @@ class StartCalibration:
                 still[_band_index(one.base)][1].append(waited - one.base)
                 if one.p50_base is not None:
                     still[_band_index(one.p50_base)][0].append(waited - one.p50_base)
-            self._corrections = tuple(
-                (_p50_correction(band.p50_errors, waiting), _p90_correction(band, waiting_p90))
-                for band, (waiting, waiting_p90) in zip(self.bands, still, strict=True)
-            )
-        return self._corrections[_band_index(base)]
+            self._waiting = still
+        return self._waiting
+
+    def _drop_corrections(self) -> None:
+        """Compute the corrections again when they are needed."""
+        self._waiting = None
+        self._corrections.clear()
 
     def without_estimates(self) -> "StartCalibration":
         return replace(self.copy(), pending_p90=[], early_hits=[], estimates={})
@@ -297,7 +325,7 @@ class StartCalibration:
         The small steps follow when P90 has passed, for hits as for misses. With steps at the starts, the hits
         of a long queue come hours before its misses and make P90 earlier meanwhile.
         """
-        self._corrections = None
+        self._drop_corrections()
         while self.early_hits and self.early_hits[0][0] < now:
             _, index = heapq.heappop(self.early_hits)
             self.bands[index].move(-_STEP * _MISSES)
@@ -324,7 +352,8 @@ class StartCalibration:
             estimates=dict(self.estimates),
             recent_hits=self.recent_hits.copy(),
             period_hits=self.period_hits.copy(),
-            _corrections=None,
+            _waiting=None,
+            _corrections={},
         )
 
     def save(self) -> dict[str, Any]:
@@ -396,11 +425,10 @@ def _p90_correction(band: WaitBand, waiting: Sequence[float]) -> float:
     """Return the correction of P90 from the errors of jobs that have started and of jobs that still wait."""
     if band.outcomes < _ENOUGH:
         return 0.0
-    seen = np.array(band.errors)
-    started = float(np.quantile(seen, 1.0 - _MISSES))
-    (likely,) = _censored_quantiles(seen, np.array(waiting), (1.0 - _MISSES,))
+    started, margin = band.error_quantiles()
+    (likely,) = _censored_quantiles(np.array(band.errors), np.array(waiting), (1.0 - _MISSES,))
     most = started + _SHIFT_MOST - max(band.shift, 0.0)
-    found = max(started, min(likely, most)) + _period_margin(seen, np.array(band.periods))
+    found = max(started, min(likely, most)) + margin
     return min(max(found, -_MOST_DOWN), _MOST_UP)
 
 

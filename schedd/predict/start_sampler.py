@@ -225,13 +225,15 @@ class StartSampler:
         self, until: Collection[int], ready: Callable[[Plan], None] = lambda _: None
     ) -> Iterator[tuple[Plan, int, Ints]]:
         """Iterate over the samples: the plan until the next one is drawn, the time, and the starts."""
+        all_planned = self._all_planned
         for k, fork in enumerate(self._forks(ready)):
-            yield fork, *self._draw(k, until, fork)
+            yield fork, *self._draw(k, until, fork, all_planned=all_planned)
 
     def _forks(self, ready: Callable[[Plan], None]) -> Iterator[Plan]:
         """Iterate over forks of the plan, one for each sample: all in the memory of the first."""
         likely = self.find_likely_starts(ready)
         fork = self.plan.fork()
+        fork.reserve_room()
         reset = fork.make_reset(self.plan)
         for k in range(self.sampled_run_times.shape[0]):
             if k:
@@ -241,17 +243,17 @@ class StartSampler:
                 release_dependents(fork, self.dependencies, likely, self.sampled_run_times[k], self.now)
             yield fork
 
-    def _draw(self, k: int, until: Collection[int], fork: Plan) -> tuple[int, Ints]:
+    def _draw(self, k: int, until: Collection[int], fork: Plan, *, all_planned: bool) -> tuple[int, Ints]:
         """Return the time up to which ``fork`` was simulated, and the starts."""
         lasts, order = self.sampled_run_times[k], self.order
         starts, now = np.full(lasts.shape[0], -1, np.int64), self.now
-        if self._all_planned:
+        if all_planned:
             at = project_plan(fork, lasts, now, self.work_limit, until, self.arrays, self.rule)
             starts, now = at.started, at.now
         if until and (starts[list(until)] >= 0).all():
             return now, starts
         rest = order[starts[order] < 0]
-        rest = rest[np.argsort(fork.jobs.starts[rest], kind="stable")] if self._all_planned else rest
+        rest = rest[np.argsort(fork.jobs.starts[rest], kind="stable")] if all_planned else rest
         asked = np.flatnonzero(np.isin(rest, list(until)))
         starts[rest] = decode_starts(fork, rest, lasts, now, int(asked[-1]) + 1 if asked.shape[0] else None)
         return now, starts

@@ -16,6 +16,7 @@ from schedd.predict import (
     ProbabilityCalibration,
     ProbabilityOutcome,
     probability_bins,
+    uncorrected,
 )
 
 REQUIRED: Final = (0.5, 0.8, 0.9, 0.95)
@@ -53,17 +54,16 @@ class EndEstimator:
         self._calibration.advance_clock(now)
         rates = failure_rates(state.lives, state.now, state.site.reliability.half_life)
         rate = sum(rates.get(node, 0.0) for node in forecast.nodes)
-        deadline = forecast.earliest_deadline((i * _GOLDEN) % 1, rate)
+        correction = self._calibration.correction
+        wanted = [((i * _GOLDEN) % 1, uncorrected), *((required, correction.apply) for required in REQUIRED)]
+        deadline, *accepted = forecast.earliest_deadlines(wanted, rate)
         if deadline is None:
             return
         raw = forecast.probability(deadline, rate)
         self._deadline[i], self._raw[i] = deadline, raw
-        correction = self._calibration.correction
         self._probability[i] = correction.apply(raw)
         self._calibration.issue(str(i), now, deadline, raw, float(self._probability[i]))
-        for k, required in enumerate(REQUIRED):
-            earliest = forecast.earliest_deadline(required, rate, correction.apply)
-            self._accepted[k, i] = earliest if earliest is not None else -1
+        self._accepted[:, i] = [earliest if earliest is not None else -1 for earliest in accepted]
 
     def record_end(self, i: int, now: int, *, killed: bool) -> None:
         """Learn from a job that ended, normally or with its node."""

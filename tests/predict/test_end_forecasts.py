@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER
-from schedd.predict import LEVELS, CalibratedStart, DelayRisk, EndForecast, Prediction, StartDistribution
+from schedd.predict import (
+    LEVELS,
+    CalibratedStart,
+    Correction,
+    DelayRisk,
+    EndForecast,
+    Prediction,
+    StartDistribution,
+    uncorrected,
+)
 
 T = 1_700_000_000
 NONE = np.zeros(0, np.int64)
@@ -65,6 +74,15 @@ def test_no_earlier_deadline_has_the_wanted_probability(
         assert forecast.probability(T + 10**9, rate) < wanted
     else:
         assert forecast.probability(found, rate) >= wanted > forecast.probability(found - 1, rate)
+
+
+@given(forecasts(), st.lists(st.floats(0.01, 0.99), max_size=5), rates)
+def test_deadlines_searched_together_are_those_searched_alone(
+    forecast: EndForecast, wanted: list[float], rate: float
+) -> None:
+    searches = [(one, calibrate) for one in wanted for calibrate in (uncorrected, Correction(0.4, 0.7).apply)]
+    alone = [forecast.earliest_deadline(one, rate, calibrate) for one, calibrate in searches]
+    assert forecast.earliest_deadlines(searches, rate) == alone
 
 
 def test_quantiles_of_the_start_are_met_and_no_start_comes_after_the_promise() -> None:

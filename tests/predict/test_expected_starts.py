@@ -271,6 +271,25 @@ def test_p90_has_a_margin_for_errors_that_jobs_share_which_shrinks_with_the_peri
     assert margin(1) < 0.4
 
 
+@given(st.integers(0, 2**32))
+@settings(max_examples=20)
+def test_what_a_calibration_remembers_is_what_a_restored_one_computes(seed: int) -> None:
+    drawn = random.Random(seed)
+    calibration, now = StartCalibration(), 0
+    waiting: list[str] = []
+    for number in range(150):
+        now += drawn.randrange(0, 2_000)
+        predicted, planned, late = (now + drawn.choice((60, 2_000, 9_000, 90_000)) for _ in range(3))
+        restored = StartCalibration.load(json.loads(json.dumps(calibration.save())))
+        expected = calibration.issue_estimate(str(number), now, predicted, planned, late)
+        assert restored.issue_estimate(str(number), now, predicted, planned, late) == expected
+        waiting.append(str(number))
+        drawn.shuffle(waiting)
+        while waiting and drawn.random() < 0.5:
+            now += drawn.randrange(0, 500)
+            calibration.record_start(waiting.pop(), now)
+
+
 def test_deleted_job_changes_no_calibration() -> None:
     calibration = StartCalibration()
     calibration.issue_estimate("x", 0, 1000, 1000, -1)

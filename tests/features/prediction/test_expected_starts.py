@@ -172,7 +172,7 @@ def test_sampled_plans_are_those_of_forks_of_their_own(monkeypatch: pytest.Monke
     drawn = sampler.sample_plans()
     for k, one in enumerate(drawn):
         fork, plan = sampler.plan.fork(), one.plan.unpack()
-        now, starts = sampler._draw(k, (), fork)
+        now, starts = sampler._draw(k, (), fork, all_planned=sampler._all_planned)
         assert (now, starts.tolist()) == (one.now, one.starts.tolist())
         assert plan.jobs.starts.tolist() == fork.jobs.starts.tolist()
         for row in range(fork.tables.rows.shape[0]):
