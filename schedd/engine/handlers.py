@@ -280,7 +280,8 @@ def _apply_snapshot(state: EngineState, event: Snapshot) -> None:
     if state.first_snapshot < 0:
         state.first_snapshot = event.time
     if event.server_age is not None:  # a restarted server may list jobs that it had lost, and that we started
-        state.unsure_until = max(state.unsure_until, event.time - event.server_age)
+        state.server_restarted = event.time - event.server_age
+        state.unsure_until = max(state.unsure_until, state.server_restarted)
     # What happened while no adapter was there is news to everybody, and no sign that one missed anything.
     began, state.adapter_run = state.adapter_run, event.id.partition(":")[0]
     arriving, state.arriving = state.arriving, {}

@@ -16,6 +16,7 @@ from schedd.engine.run.dispatch import dispatch_by_policy, dispatch_jobs, move_l
 from schedd.engine.run.fragmented_nodes import retry_after_ends
 from schedd.engine.run.job_attributes import next_write, write_attributes
 from schedd.engine.run.outcomes import void_after, void_unanswered
+from schedd.engine.run.restart_requeues import restore_turns
 from schedd.engine.run.running import extend_overruns
 from schedd.engine.run.start_outages import next_start_attempt
 from schedd.model import FOREVER
@@ -55,6 +56,8 @@ def settle(state: EngineState, event: str) -> None:
         return
     if state.capped and next_cost_check(state) <= state.now and state.starts_step("limits of cost"):
         apply_cost_limits(state, event)
+    if state.requeued_by_restart and state.starts_step("requeued jobs"):
+        restore_turns(state, event)
     # 2. Jobs that missed their start.
     due = state.next_due_start() <= state.now
     if due and state.next_due_start() < state.now - state.lateness and state.starts_step("late starts"):

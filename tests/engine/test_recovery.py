@@ -61,6 +61,8 @@ REBUILT = frozenset(
             "first_snapshot",
             "adapter_run",
             "adapter_returned",
+            "server_restarted",
+            "requeued_by_restart",
             "halt_published_until",
         ),
         *("changes", "changes_kept", "backfilled", "last_backfill", "backfill_due", "freed_by", "next_due"),

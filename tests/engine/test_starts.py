@@ -382,6 +382,69 @@ def test_job_returned_three_times_is_quarantined() -> None:
     assert cluster.view("1").state == "running"
 
 
+def test_a_job_requeued_by_a_restart_of_the_server_has_not_failed_and_goes_before_later_jobs() -> None:
+    """`qterm -t immediate` of OpenPBS requeues what runs, without an exit status for subjobs: that counted as
+    a failed start, and the job went behind jobs that had come after it.
+    """
+    cluster = Cluster(nodes=2, slack=500, returns_within=60)
+    cluster.submit("1", "1:ppn=4", walltime=600)
+    cluster.submit("2", "1:ppn=4", walltime=600)
+    cluster.at(10)
+    for number in "34":
+        cluster.submit(number, "1:ppn=4", walltime=500)
+    cluster.at(30)
+    for number in "12":
+        cluster.server.requeue(number)
+    cluster.send(cluster.server.snapshot(age=5))
+    assert [cluster.record(number).back_off.returns for number in "12"] == [0, 0]
+    assert "failed" not in cluster.view("1").why
+    assert not cluster.engine.state.failures
+    assert [cluster.runs(number) for number in "1234"] == [[0, 30], [0, 30], [], []]
+    assert [cluster.start(number) for number in "34"] == [630, 630]
+    assert cluster.breaches("3") == []
+
+
+def test_a_job_requeued_by_a_restart_breaks_no_promise_of_later_jobs() -> None:
+    cluster = Cluster(slack=0)
+    cluster.submit("1", "1:ppn=4", walltime=600)
+    cluster.submit("2", "1:ppn=4", walltime=500)
+    cluster.at(30)
+    cluster.server.requeue("1")
+    cluster.send(cluster.server.snapshot(age=5))
+    assert (cluster.runs("2"), cluster.start("1")) == ([30], 530)
+    assert cluster.breaches("2") == []
+
+
+def test_a_job_requeued_by_a_restart_goes_first_when_its_node_is_back() -> None:
+    cluster = Cluster(slack=500)
+    cluster.submit("1", "1:ppn=4", walltime=600)
+    cluster.at(10)
+    cluster.submit("2", "1:ppn=4", walltime=500)
+    cluster.at(30)
+    cluster.server.nodes["n1"] = replace(cluster.server.nodes["n1"], state="down")
+    cluster.server.requeue("1")
+    cluster.send(cluster.server.snapshot(age=5))
+    assert cluster.start("1") is None
+    cluster.at(40)
+    cluster.node("n1", state="up")
+    assert (cluster.runs("1"), cluster.start("2")) == ([0, 40], 640)
+    assert not cluster.engine.state.requeued_by_restart
+
+
+def test_a_job_that_comes_back_long_after_a_restart_or_started_after_it_has_failed() -> None:
+    cluster = Cluster(server_grace=20, returns_within=60)
+    cluster.submit("1", "1:ppn=4", walltime=600)
+    cluster.at(30)
+    cluster.server.requeue("1")
+    cluster.send(cluster.server.snapshot(age=25))
+    assert cluster.record("1").back_off.returns == 1
+    cluster = Cluster(server_grace=60, returns_within=60)
+    cluster.submit("1", "1:ppn=4", walltime=600)
+    cluster.at(10)
+    cluster.send(*cluster.server.requeue("1"))
+    assert cluster.record("1").back_off.returns == 1
+
+
 @pytest.mark.parametrize(
     ("family", "status", "returns", "failures"),
     [("openpbs", -11, 0, 0), ("openpbs", -20, 1, 1), ("", 271, 0, 0), ("", -3, 1, 1), ("", None, 1, 1)],

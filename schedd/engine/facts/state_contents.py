@@ -147,6 +147,10 @@ class StateContents(EngineColumns):
     unexplained_starts: list[int] = declared(LIST, make=list)  # times of recent starts of unknown origin
     unsure_until: int = declared(NUMBER, default=-1)
     """Jobs started before this may be ours without a record: decisions lost, or of a skipped batch."""
+    server_restarted: int = declared(NUMBER, default=-1)
+    """Time of the server's last restart, or of an outage that may have been one; -1: none is known."""
+    requeued_by_restart: dict[str, int] = declared(NAMES, make=dict)
+    """Jobs that the restart requeued and that have no start yet: since when they waited before their run."""
     first_snapshot: int = declared(NUMBER, default=-1)
     """Time of the first snapshot: jobs that ran then started before this engine."""
     adapter_run: str = declared(NUMBER, default="")

@@ -33,6 +33,7 @@ from schedd.engine.place.placement import (
 from schedd.engine.place.slot_requests import slot_for
 from schedd.engine.rank.promises import end_promise, judge_restored
 from schedd.engine.run.altered_jobs import apply_facts, replan_with_facts
+from schedd.engine.run.restart_requeues import note_requeue_by_restart
 from schedd.engine.run.running import (
     AHEAD,
     check_for_foreign_start,
@@ -149,7 +150,8 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
     ran = state.now - record.run.started if record.phase is Phase.RUNNING else 0
     nodes = job_nodes(state, record)
     on_request = is_requeued_on_purpose(state, record) or _was_rerun_on_request(record, facts)
-    failed = ran < settings.returns_within and not on_request
+    by_restart = note_requeue_by_restart(state, record)
+    failed = ran < settings.returns_within and not on_request and not by_restart
     if record.phase is Phase.RUNNING:
         with Bookkeeping(state, record.id, "what its end says about its nodes"):
             note_run_end(state, record, event, failed=failed)
