@@ -53,6 +53,8 @@ def _restart_at(state: EngineState, event: ClockSet) -> None:
     state.paused_since = min(state.paused_since, state.now)
     state.unscheduled_since = min(state.unscheduled_since, state.now)
     state.refused_since = min(state.refused_since, state.now)
+    if state.unread_until < FOREVER:
+        state.unread_until = min(state.unread_until, state.now)
     state.excused_at = min(state.excused_at, state.now)
     state.failures = {
         name: deque([(job, owner, min(at, state.now)) for job, owner, at in failures], failures.maxlen)

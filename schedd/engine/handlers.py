@@ -23,10 +23,12 @@ from schedd.engine.run.reevaluation import follow_queue, limits_changed, reevalu
 from schedd.engine.run.running import hold_new_node
 from schedd.engine.run.start_outages import retry_refused_jobs
 from schedd.error_text import describe_error
+from schedd.model import FOREVER
 from schedd.policy.site import site_policy
 from schedd.wire import (
     BatchSkipped,
     ClockSet,
+    ContactChanged,
     Event,
     JobAltered,
     JobDeleted,
@@ -351,6 +353,11 @@ def _note_lost_log(state: EngineState, event: LogLost) -> None:
     state.request_snapshot(event.id, state.lost)
 
 
+def _note_contact(state: EngineState, event: ContactChanged) -> None:
+    """Note whether the server's state is known. What happened meanwhile comes soon after the contact."""
+    state.unread_until = FOREVER if event.silent else state.now + state.settings.answer_grace
+
+
 def _note_adapter_mode(state: EngineState, event: Snapshot) -> None:
     """Take over what the adapter does with decisions; of the two modes the more careful one counts."""
     if event.mode == state.adapter_mode:
@@ -380,6 +387,7 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     ServerChanged: _change_server,
     PolicyChanged: _change_policy,
     Snapshot: _apply_snapshot,
+    ContactChanged: _note_contact,
     PlanImproved: plan_improvements.on_plan_improved,
     PlanChosen: plan_improvements.on_plan_chosen,
     LogLost: _note_lost_log,

@@ -39,6 +39,7 @@ CARRIED: Final = frozenset(
         "ended_promises",
         *("decision_number", "change_number", "breaches", "owners", "holds", "walltime_use", "lost"),
         *("diverged", "unsure_until", "unexplained_starts", "unresolved"),
+        "unread_until",
         *("refused_since", "refused_code", "refused_jobs", "starts_refused"),
         *("lives", "black_holes", "failures", "excused_at", "alerts", "frees"),
         *("at_event", "at_job", "at_step"),

@@ -18,9 +18,9 @@ RECORDS: Final[Mapping[str, frozenset[str]]] = {
     for version, types in {
         "0001": (
             "account_moved account_set alert bag_end_reported batch_skipped book booking_step "
-            "clock_set deadlines_forecast extend_run extension_done job_altered job_deleted job_ended "
-            "job_held job_queued job_released job_started ledger_stored log_lost node_changed "
-            "plan_chosen plan_improved "
+            "clock_set contact_changed deadlines_forecast extend_run extension_done job_altered "
+            "job_deleted job_ended job_held job_queued job_released job_started ledger_stored log_lost "
+            "node_changed plan_chosen plan_improved "
             "planning_held planning_released policy_changed power_requested preempt preemption_done "
             "queue_changed reserve resource_counted resume run run_accepted run_refused runs_read "
             "server_changed snapshot starts_expected switch "

@@ -10,6 +10,7 @@ from schedd.wire.internal_events import (
     BagEndReported,
     BatchSkipped,
     ClockSet,
+    ContactChanged,
     DeadlinesForecast,
     LedgerStored,
     LogLost,
@@ -34,6 +35,7 @@ Event = (
     | LogLost
     | BatchSkipped
     | ClockSet
+    | ContactChanged
     | TransferRequest
     | TransferRelease
     | TransferWithdrawal

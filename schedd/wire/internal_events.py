@@ -276,3 +276,16 @@ class ClockSet:
     id: str
     time: int
     type: Literal["clock_set"] = "clock_set"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactChanged:
+    """The adapter, or its server, has become ``silent``, or is heard again: see `adapter_silence`.
+
+    Jobs go on and end meanwhile.
+    """
+
+    id: str
+    time: int
+    silent: bool
+    type: Literal["contact_changed"] = "contact_changed"

@@ -8,7 +8,7 @@ import pytest
 from schedd.engine import Cause, Engine
 from schedd.engine.facts.texts import REQUEST_ENLARGED
 from schedd.engine.place.placement import replan
-from schedd.wire import Alert, JobDeleted, ResourceCounted, Run, RunRefused, ShareFacts
+from schedd.wire import Alert, ContactChanged, JobDeleted, ResourceCounted, Run, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -169,6 +169,26 @@ def test_a_run_that_goes_on_after_an_outage_blocks_its_nodes_a_step_later() -> N
     cluster.send()
     assert not cluster.engine.state.blocked
     cluster.at(36_060)
+    assert list(cluster.engine.state.blocked) == ["n1"]
+
+
+def test_runs_that_end_while_the_adapter_is_silent_are_no_overruns() -> None:
+    """Only the adapter was down: the engine was called at each end, and broke promises by an overrun."""
+    cluster = Cluster(slack=50, overrun_blocked=600)
+    cluster.submit("1")
+    cluster.submit("2")
+    cluster.at(80)
+    cluster.send(ContactChanged(id="c:1", time=T + 80, silent=True))
+    cluster.server.runtime["1"] = 100_000
+    cluster.at(7_200)
+    assert cluster.breaches("2") == [Cause.OUTAGE] * len(cluster.breaches("2"))
+    assert cluster.breaches("2")
+    assert cluster.alerts("overrun") == []
+    assert cluster.record("1").run.overruns == 0
+    cluster.send(ContactChanged(id="c:2", time=T + 7_200, silent=False))
+    cluster.at(7_225)
+    assert not cluster.engine.state.blocked, "the events of the outage may follow"
+    cluster.at(7_400)
     assert list(cluster.engine.state.blocked) == ["n1"]
 
 

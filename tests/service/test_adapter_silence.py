@@ -3,6 +3,7 @@
 import structlog
 
 from schedd.api.access import TOKEN_EXPIRED
+from schedd.model import FOREVER
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import job_start_state
 from schedd.wire.adapter_troubles import NO_CONTACT
@@ -90,6 +91,21 @@ def test_pause_remains_the_reason_for_no_starts() -> None:
         loop.pause("the disks are full").result(WAIT_S)
         age_last_request(loop, 61)
         assert loop.published.halted == "paused: the disks are full"
+
+
+def test_the_engine_knows_while_the_adapter_is_silent() -> None:
+    with planner(answer_grace=30) as loop:
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
+        assert _unread_until(loop) == -1
+        age_last_request(loop, 61)
+        assert _unread_until(loop) == FOREVER
+        assert _unread_until(loop) == FOREVER
+        loop.record_adapter_request()
+        assert _unread_until(loop) == T + 30
+
+
+def _unread_until(loop: PlanLoop) -> int:
+    return loop.call_between_batches(lambda engine: engine.state.unread_until).result(WAIT_S)
 
 
 def test_standby_expects_no_adapter() -> None:

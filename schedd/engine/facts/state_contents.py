@@ -142,6 +142,8 @@ class StateContents(EngineColumns):
     """The adapter's mode as last reported; None before the first report."""
     adapter_returned: int = declared(NUMBER, default=-1)
     """Time of the first contact with the adapter after run decisions had expired during an outage."""
+    unread_until: int = declared(NUMBER, default=-1)
+    """Until when the server's state is not known; FOREVER while the adapter or the server is silent."""
     event_lag: int = declared(FieldRule(lambda _: 0, saved=False), default=0)
     """Age in seconds of the newest event of the adapter in this call; 0 without one. Later ones may wait."""
     unexplained_starts: list[int] = declared(LIST, make=list)  # times of recent starts of unknown origin

@@ -43,6 +43,7 @@ from schedd.wire import (
     Book,
     BookingStep,
     ClockSet,
+    ContactChanged,
     DeadlinesForecast,
     Event,
     LedgerStored,
@@ -72,6 +73,7 @@ _SILENCES = "run decisions were not answered"
 
 _OF_OTHERS = (
     ClockSet,
+    ContactChanged,
     Reserve,
     Unreserve,
     ResourceCounted,

@@ -287,13 +287,14 @@ def extend_overruns(state: EngineState, event: str) -> None:
 def _past_end(state: EngineState, record: JobRecord, end: int, event: str) -> tuple[Cause, str] | None:
     """Extend a job past its planned end. Return cause and text for the jobs displaced by it.
 
-    After an outage the first call may come before the events of the time since: a run that was to end then is
-    no overrun, and blocks no nodes, until a later call.
+    While the server's state is not known, and at the first call after an outage of the daemon, which may come
+    before the events of the time since, a run past its end is no overrun and blocks no nodes.
     """
-    away = state.now - end > state.lateness
-    if away and record.phase is Phase.RUNNING and record.run_end(state.now) <= state.now:
+    unread, late = state.now <= state.unread_until, state.now - end > state.lateness
+    if (unread or late) and record.phase is Phase.RUNNING and record.run_end(state.now) <= state.now:
         _extend(state, record, state.settings.overrun_step)
-        return Cause.OUTAGE, f"job {record.id} may have ended while the daemon was down or busy"
+        outage = "the server's state was not known" if unread else "the daemon was down or busy"
+        return Cause.OUTAGE, f"job {record.id} may have ended while {outage}"
     if record.phase is Phase.DISPATCHED:
         words = f"job {record.id} should have ended by now, and is not known to have started"
         _extend(state, record, state.settings.overrun_step)

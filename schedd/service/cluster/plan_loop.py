@@ -283,6 +283,7 @@ class PlanLoop(PlannerCondition):
             self._busy_since = time.monotonic()
             if self._planner.clock_regressed:
                 self._planner.follow_clock()
+            self._planner.note_contact(silent=bool(self.silence))
             self._inbox.answer_calls(lambda: self._planner.engine)
             deliveries = self._inbox.next_deliveries()
             if deliveries:

@@ -8,6 +8,7 @@ import structlog
 
 from schedd.engine import Engine, EngineSettings
 from schedd.error_text import describe_error
+from schedd.model import FOREVER
 from schedd.service.cluster.batch_skipping import BatchSkipper, rebuild_engine
 from schedd.service.cluster.clock import ClusterClock
 from schedd.service.cluster.clock_monitor import MOST_BEHIND_S
@@ -32,7 +33,7 @@ from schedd.service.cluster.retries import StoreRetries
 from schedd.store import BatchJournal, EventBatch, NotLeader, StoreError
 from schedd.store.codec import decode_delivery
 from schedd.supervision import Supervisor
-from schedd.wire import Alert, ClockSet, Event, LogLost, Run
+from schedd.wire import Alert, ClockSet, ContactChanged, Event, LogLost, Run
 
 _log = structlog.get_logger(__name__)
 _CHECKPOINT = "no checkpoint could be written"
@@ -208,6 +209,15 @@ class Planner:
         _log.error("the clock was set back; the plan is rebuilt", cluster=self._name, by=before - now)
         self.handle_batch([ClockSet(id=f"clock:{before}:{now}:{self.engine.state.generation}", time=now)])
         self.checkpoint(must=True)
+
+    def note_contact(self, *, silent: bool) -> None:
+        """Tell the engine that the adapter, or its server, has become silent, or is heard again."""
+        state = self.engine.state
+        if silent == (state.unread_until == FOREVER):
+            return
+        now = int(self._clock.now())
+        name = f"contact:{now}:{state.generation}"
+        self.handle_batch([ContactChanged(id=name, time=now, silent=silent)])
 
     def _handle(self, batch: EventBatch) -> None:
         engine, meters, publisher = self.engine, self._metrics, self._publisher
