@@ -2,18 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import structlog
-from sqlalchemy import Connection, Insert, Select, Table, bindparam, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Select, bindparam, func, select, update
 from sqlalchemy.engine import Row
 
 from schedd.store import tables
+from schedd.store.bulk_rows import bulk_insert
 from schedd.store.codec import decode_decision, encode_decision, replace_nul
 from schedd.store.job_filter import job_filter
 from schedd.store.records import (
@@ -69,20 +68,6 @@ _NOTE_OUTCOME: Final = (
 )
 
 
-def _insert_new(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows and skip existing ones, so that a repeated write changes nothing."""
-    if rows:
-        connection.execute(_insert_statement(connection.dialect.name, table), rows)
-
-
-@cache
-def _insert_statement(dialect: str, table: Table) -> Insert:
-    """Return the statement, made once: to build one takes longer than to execute it."""
-    if dialect == "postgresql":
-        return postgresql.insert(table).on_conflict_do_nothing()
-    return sqlite.insert(table).on_conflict_do_nothing()
-
-
 def insert_decisions(connection: Connection, cluster: int, batch: int, made: Iterable[Decision]) -> None:
     """Insert the decisions of a batch, and the starts that they publish."""
     rows: list[dict[str, Any]] = []
@@ -111,13 +96,13 @@ def insert_decisions(connection: Connection, cluster: int, batch: int, made: Ite
                     "why": replace_nul(decision.text),
                 }
             )
-    _insert_new(connection, decisions, rows)
-    _insert_new(connection, _STARTS, starts)
+    bulk_insert(connection, decisions, rows, "skip")
+    bulk_insert(connection, _STARTS, starts, "skip")
 
 
 def insert_promises(connection: Connection, cluster: int, batch: int, made: Iterable[Promise]) -> None:
     """Insert the promises of a batch, at most one per job."""
-    _insert_new(
+    bulk_insert(
         connection,
         promises,
         [
@@ -131,12 +116,13 @@ def insert_promises(connection: Connection, cluster: int, batch: int, made: Iter
             }
             for promise in made
         ],
+        "skip",
     )
 
 
 def insert_breaches(connection: Connection, cluster: int, batch: int, found: Iterable[PromiseBreach]) -> None:
     """Insert the promises that a batch broke, put at risk, or made safe again."""
-    _insert_new(
+    bulk_insert(
         connection,
         breaches,
         [
@@ -154,6 +140,7 @@ def insert_breaches(connection: Connection, cluster: int, batch: int, found: Ite
             }
             for place, breach in enumerate(found)
         ],
+        "skip",
     )
 
 

@@ -23,6 +23,7 @@ from sqlalchemy import (
 
 from schedd.error_text import describe_error
 from schedd.store import hash_chain
+from schedd.store.bulk_rows import bulk_insert
 from schedd.store.codec import decode_event, encode_event, event_job_id, replace_nul
 from schedd.store.errors import LogTruncated
 from schedd.store.records import EventBatch, LogPosition
@@ -54,11 +55,13 @@ _POSITIONS: Final[CompoundSelect[Any]] = union_all(
 _KNOWN: Final = select(events.c.delivery).where(
     events.c.cluster == bindparam("cluster"), events.c.delivery.in_(bindparam("names", expanding=True))
 )
+_KNOWN_BY_ARRAY: Final = (
+    "SELECT delivery FROM events WHERE cluster = %s AND delivery = ANY(%b::text[])"  # for PostgreSQL
+)
 _CHAINS: Final = [
     select(table.c.chain).where(table.c.cluster == bindparam("cluster"), number == bindparam("number"))
     for table, number in _NUMBERS
 ]
-_INSERT_EVENTS: Final = insert(events)
 _INSERT_BATCHES: Final = insert(batches)
 
 
@@ -70,6 +73,8 @@ def last_position(connection: Connection, cluster: int) -> LogPosition:
 
 def known_deliveries(connection: Connection, cluster: int, deliveries: Sequence[str]) -> set[str]:
     """Return the subset of the deliveries that is in the log."""
+    if connection.dialect.name == "postgresql":
+        return set(connection.exec_driver_sql(_KNOWN_BY_ARRAY, (cluster, list(deliveries))).scalars())
     found: set[str] = set()
     for at in range(0, len(deliveries), _IN):
         names = list(deliveries[at : at + _IN])
@@ -97,8 +102,7 @@ def append_events(
                 "job": event_job_id(event),
             }
         )
-    if rows:
-        connection.execute(_INSERT_EVENTS, rows)
+    bulk_insert(connection, events, rows)
     written = ((row["number"], row["delivery"], row["body"], row["packed"]) for row in rows)
     return number, hash_chain.digest_events(written)
 

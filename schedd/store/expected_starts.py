@@ -1,11 +1,11 @@
 """Published expected starts, and the actual starts of their jobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
+from schedd.store.bulk_rows import bulk_insert
 from schedd.store.codec import replace_nul
 from schedd.store.job_filter import job_filter
 from schedd.store.records import ExpectedStartRecord
@@ -30,9 +30,7 @@ def insert_expected_starts(connection: Connection, cluster: int, number: int, ev
         }
         for one in event.jobs
     ]
-    if rows:
-        dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-        connection.execute(dialect.insert(expected).on_conflict_do_nothing(), rows)
+    bulk_insert(connection, expected, rows, "skip")
 
 
 def record_actual_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:

@@ -13,11 +13,11 @@ from itertools import islice, takewhile
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 from sqlalchemy import Row as Stored
-from sqlalchemy.dialects import postgresql, sqlite
 
 from schedd.store import event_log, expected_starts
+from schedd.store.bulk_rows import bulk_insert
 from schedd.store.codec import decode_event, event_job_id, event_json, replace_nul
 from schedd.store.database import Database
 from schedd.store.tables import clusters, events, jobs, nodes
@@ -257,12 +257,7 @@ def _upsert_jobs(connection: Connection, cluster: int, job_rows: dict[str, Row])
         alike[tuple(sorted(row))].append({"cluster": cluster, "id": job, **row})
     for names, rows in alike.items():
         if "owner" in names:
-            dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-            statement = dialect.insert(jobs)
-            new = {name: statement.excluded[name] for name in names}
-            connection.execute(
-                statement.on_conflict_do_update(index_elements=[jobs.c.cluster, jobs.c.id], set_=new), rows
-            )
+            bulk_insert(connection, jobs, rows, "replace")
         else:
             values: dict[str, Any] = {
                 name: bindparam(f"to_{name}", type_=jobs.c[name].type) for name in names
@@ -302,5 +297,4 @@ def _insert_node_changes(
         for node in {node.name: node for node in facts}.values()
         if known.get(replace_nul(node.name)) != (node.state, node.cpus, node.mem, node.gpus)
     ]
-    if rows:
-        connection.execute(insert(nodes), rows)
+    bulk_insert(connection, nodes, rows)
