@@ -46,7 +46,7 @@ def test_the_output_is_valid_in_schedd_toml(file: str, capsys: pytest.CaptureFix
     table = settings_in(printed.out, "east")
     assert site_policy(ClusterSettings(**table).site.plain).part(FairShareSettings).tree is not None
     assert "only if each of them still starts by its promise" in printed.err
-    assert printed.err.startswith("Blockers: unsupported, and significant for users (")
+    assert printed.err.startswith("Blockers: not supported, and jobs would run or wait against these rules (")
     blockers = [line for line in printed.out.splitlines() if line.startswith("# BLOCKER")]
     assert len(blockers) == int(printed.err.partition("(")[2].partition(")")[0])
 

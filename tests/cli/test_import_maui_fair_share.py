@@ -40,8 +40,8 @@ def test_disabled_fair_share_stays_off_and_every_line_is_reported(text: str, why
     assert "fair_share" not in done.site
     assert "fair_share" not in done.site["priority"]
     assert lines_with_findings(done) == setting_lines(text)
-    assert {one.verdict for one in done.findings if one.line} == {Verdict.NO_MATTER}
-    assert any(why in finding.message for finding in done.with_verdict(Verdict.NO_MATTER))
+    assert {one.verdict for one in done.findings if one.line} == {Verdict.NOT_NEEDED}
+    assert any(why in finding.message for finding in done.with_verdict(Verdict.NOT_NEEDED))
 
 
 def test_default_user_target_is_translated() -> None:
@@ -55,7 +55,10 @@ def test_windows_of_fair_share_have_the_defaults_of_the_program() -> None:
     done = import_maui("FSPOLICY DEDICATEDPS\nFSUSERWEIGHT 10\nFSDEPTH x\nUSERCFG[DEFAULT] FSTARGET=12.5\n")
     tree = done.site["fair_share"]
     assert (tree["interval"], tree["depth"], tree["decay"]) == (43_200, 8, 1.0)
-    assert finding_text(done, "FSINTERVAL") == "translated: absent: its default, fair_share.interval = 43200"
+    assert (
+        finding_text(done, "FSINTERVAL")
+        == "translated: not in the file; Maui's default: fair_share.interval = 43200"
+    )
     assert finding_text(done, "FSDEPTH").startswith("different: 'x' is not understood")
 
 
@@ -105,12 +108,15 @@ def test_the_share_tree_of_moab_is_kept() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("FSTREE[physics] MEMBERLIST=user:ann", "user:ann is a member of physics already (line 6)"),
-        ("FSTREE[x] MEMBERLIST=science", "science is a member of all already"),
+        ("FSTREE[physics] MEMBERLIST=user:ann", "user:ann is already a member of physics (line 6)"),
+        ("FSTREE[x] MEMBERLIST=science", "science is already a member of all"),
         ("FSTREE[x] MEMBERLIST=nowhere", "nowhere is unknown: there is no FSTREE[nowhere]"),
-        ("FSTREE[x] SHARES=-1 MEMBERLIST=user:u", "'-1' is no number from 0 to 10^9"),
-        ("FSTREE[x] MEMBERLIST=user:u@many", "user:u@many: 'many' is no number from 0 to 10^9"),
-        ("FSTREE[x] MEMBERLIST=qos:high", "qos:high: a member is user, group, acct or class, with a name"),
+        ("FSTREE[x] SHARES=-1 MEMBERLIST=user:u", "'-1' is not a number from 0 to 10^9"),
+        ("FSTREE[x] MEMBERLIST=user:u@many", "user:u@many: 'many' is not a number from 0 to 10^9"),
+        (
+            "FSTREE[x] MEMBERLIST=qos:high",
+            "qos:high: a member has a type (user, group, acct or class) and a name",
+        ),
         ("FSTREE[x] LIMITS=MAXJOB:1", "only SHARES and MEMBERLIST of a share tree are supported"),
         ("FSTREE[x] MEMBERLIST=x", "a cycle: x below x"),
     ],
@@ -126,8 +132,8 @@ def test_owners_of_other_levels_in_the_share_tree_are_blockers() -> None:
     done = import_maui(f"{TREE}FSTREE[x] MEMBERLIST=acct:chem\nGROUPCFG[g] FSTARGET=5\n", moab=True)
     found = {one.line: one.message for one in done.with_verdict(Verdict.BLOCKER)}
     assert found == {
-        7: "account chem in x: a tree has owners of one level, user here",
-        8: "the share tree decides; targets beside it are not supported",
+        7: "account chem in x: all owners of a tree have the same level, here user",
+        8: "the share tree sets the targets: an FSTARGET outside of it is not supported",
     }
     off = import_maui(TREE.replace("FSPOLICY DEDICATEDPS", "FSPOLICY NONE"), moab=True)
     assert "fair_share" not in off.site
@@ -142,6 +148,9 @@ def test_additional_fair_share_levels_are_blockers() -> None:
     text += "USERCFG[a] FSTARGET=5\nGROUPCFG[g] FSTARGET=5-\n"
     done = import_maui(text)
     assert done.site["fair_share"]["levels"] == ["user"]
-    assert finding_text(done, "GROUPCFG[g] FSTARGET") == "blocker: fair share of one level alone, user"
-    assert "not UTILIZEDPS" in finding_text(done, "FSPOLICY")
-    assert finding_text(done, "FSTARGET of all others").startswith("different: ")
+    assert (
+        finding_text(done, "GROUPCFG[g] FSTARGET")
+        == "blocker: only fair share of the level user is supported"
+    )
+    assert "not in UTILIZEDPS" in finding_text(done, "FSPOLICY")
+    assert finding_text(done, "FSTARGET of the others").startswith("different: ")

@@ -49,7 +49,7 @@ def test_a_limit_of_each_user_within_one_group_is_no_limit_of_a_user_of_that_nam
     assert "limits" not in done.site
     (found,) = [one for one in done.findings if one.line]
     assert found.verdict is Verdict.BLOCKER
-    assert "there is no limit of each" in found.message
+    assert "schedd has no limit for each" in found.message
 
 
 def test_a_limit_of_a_queue_may_be_of_one_user() -> None:
@@ -111,13 +111,13 @@ def test_qos_of_maui_become_levels_with_access_defaults_and_limits() -> None:
         {"amount": 128, "what": "cpus", "who": "all", "qos": "high", "soft": 64},
         {"amount": 4, "what": "jobs", "who": "user", "qos": "high", "counts": "eligible"},
     ]
-    assert finding_text(done, "QOSCFG[low] FLAGS").startswith("no matter: no job may preempt others")
-    assert finding_text(done, "QOSCFG[high] QFLAGS") == "no matter: every job has a planned start"
+    assert finding_text(done, "QOSCFG[low] FLAGS").startswith("not needed: it has no effect, since")
+    assert finding_text(done, "QOSCFG[high] QFLAGS") == "not needed: every job has a planned start"
     done_with = import_maui(f"{text}QOSCFG[high] QFLAGS=PREEMPTOR\n")
     assert finding_text(done_with, "QOSCFG[low] FLAGS").startswith("translated: preemptors and targets")
     assert done_with.site["preemption"] == {"preemptors": {"qos": ["high"]}, "targets": {"qos": ["low"]}}
-    assert finding_text(done, "QOSCFG[old]").startswith("no matter: no QDEF and no QLIST")
-    assert finding_text(done, "QDEF").startswith("different: of several defaults the queue's goes first")
+    assert finding_text(done, "QOSCFG[old]").startswith("not needed: left out: no QDEF or")
+    assert finding_text(done, "QDEF").startswith("different: if a job has several defaults, the")
     assert not done.with_verdict(Verdict.BLOCKER)
     assert lines_with_findings(done) == setting_lines(text)
     found = settings_in(done.toml("main"))["site"]
@@ -137,10 +137,10 @@ def test_a_limit_after_one_of_waiting_jobs_in_the_same_line_counts_running_jobs(
 @pytest.mark.parametrize(
     ("line", "setting", "text"),
     [
-        ("USERCFG[ann] MAXJOB=-5", "USERCFG[ann] MAXJOB", "blocker: '-5' is no amount"),
+        ("USERCFG[ann] MAXJOB=-5", "USERCFG[ann] MAXJOB", "blocker: '-5' is not a valid amount"),
         ("USERCFG[ann] MAXJOB=-5,8", "USERCFG[ann] MAXJOB", "translated: a limit of 8 jobs"),
-        (f"USERCFG[ann] MAXMEM={1 << 50}", "USERCFG[ann] MAXMEM", "no matter: no limit"),
-        ("USERCFG[ann] QDEF=a=b", "USERCFG[ann] QDEF", "blocker: 'a=b' is no name of a QOS"),
+        (f"USERCFG[ann] MAXMEM={1 << 50}", "USERCFG[ann] MAXMEM", "not needed: no limit"),
+        ("USERCFG[ann] QDEF=a=b", "USERCFG[ann] QDEF", "blocker: 'a=b' is not a valid name of a QOS"),
         ("QUEUETIMEWEIGHT inf", "QUEUETIMEWEIGHT", "different: 'inf'"),
         ("USERWEIGHT 1\nUSERCFG[ann] PRIORITY=nan", "USERCFG[ann] PRIORITY", "different: 'nan'"),
         ("USERCFG[ann] FSTARGET=nan", "USERCFG[ann] FSTARGET", "different: 'nan'"),
@@ -181,19 +181,22 @@ def test_preemptors_preemptees_and_the_policy_become_the_table_preemption() -> N
     unused = import_maui("QOSCFG[high] QFLAGS=PREEMPTOR\nPREEMPTPOLICY SUSPEND\n")
     assert "preemption" not in unused.site, "no job has this QOS"
     other = import_maui(text.replace("SUSPEND", "CANCEL"))
-    assert finding_text(other, "PREEMPTPOLICY").startswith("blocker: jobs are suspended, checkpointed or")
+    assert finding_text(other, "PREEMPTPOLICY").startswith("blocker: preemption.methods has no CANCEL")
     assert "methods" not in other.site["preemption"]
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("IGNMAXPROC", {"": "blocker: no job is exempt from a limit"}),
-        ("NOBF", {"": "different: gaps are filled with these jobs, too"}),
-        ("DEDICATED:NTR", {" DEDICATED": "blocker: nodes would be shared", " NTR": "different: no job is"}),
-        ("USERESERVED:lab", {"": "blocker: jobs would not use the reservation"}),
-        ("RUNNOW,SHINY", {" RUNNOW": "no matter: every job", " SHINY": "blocker: there is no such flag"}),
-        ("ENABLEUSERRSV", {"": "different: users may have bookings"}),
+        ("IGNMAXPROC", {"": "blocker: a flag cannot exempt jobs from limits:"}),
+        ("NOBF", {"": "different: these jobs fill gaps, too; that delays"}),
+        ("DEDICATED:NTR", {" DEDICATED": "blocker: nodes would be shared", " NTR": "different: no flag"}),
+        ("USERESERVED:lab", {"": "blocker: the jobs would not use the reservation"}),
+        (
+            "RUNNOW,SHINY",
+            {" RUNNOW": "not needed: every job", " SHINY": "blocker: schedd has no equivalent of"},
+        ),
+        ("ENABLEUSERRSV", {"": "different: the table bookings lets"}),
     ],
 )
 def test_each_flag_of_a_qos_is_named_with_its_reason(flags: str, said: dict[str, str]) -> None:
@@ -209,4 +212,4 @@ def test_preemption_and_other_flags_of_one_qos_are_told_apart() -> None:
     done = import_maui(f"{text}QOSCFG[low] QFLAGS=PREEMPTEE\n")
     assert done.site["preemption"] == {"preemptors": {"qos": ["high"]}, "targets": {"qos": ["low"]}}
     assert finding_text(done, "QOSCFG[high] QFLAGS PREEMPTOR").startswith("translated: preemptors and")
-    assert finding_text(done, "QOSCFG[high] QFLAGS IGNALL").startswith("blocker: no job is exempt")
+    assert finding_text(done, "QOSCFG[high] QFLAGS IGNALL").startswith("blocker: a flag cannot exempt")

@@ -49,7 +49,8 @@ def test_maui_counts_waiting_by_default() -> None:
     assert done.site["priority"] == {"waiting": 60.0, "queue": 0.0}
     assert (
         finding_text(done, "QUEUETIMEWEIGHT")
-        == "translated: Maui takes 1 a minute: priority.waiting = 60 points an hour"
+        == "translated: not in the file; Maui's default is 1 point a minute: "
+        "priority.waiting = 60 points an hour"
     )
 
 
@@ -85,7 +86,7 @@ def test_a_default_priority_is_subtracted_from_named_priorities() -> None:
 def test_user_and_group_priorities_are_not_added_with_a_finding() -> None:
     done = import_maui("USERWEIGHT 1\nGROUPWEIGHT 2\nUSERCFG[a] PRIORITY=1\nGROUPCFG[b] PRIORITY=3\n")
     assert done.site["classes"]["group-b"]["points"] == 6.0
-    assert finding_text(done, "PRIORITY").startswith("different: points of group and user are not added up")
+    assert finding_text(done, "PRIORITY").startswith("different: points of group and user are not added")
 
 
 @pytest.mark.parametrize(
@@ -96,27 +97,35 @@ def test_user_and_group_priorities_are_not_added_with_a_finding() -> None:
             "XFACTORWEIGHT",
             "translated: a formula, with the term 1 + eligible_time / max(planned_walltime, 120)",
         ),
-        ("XFACTORWEIGHT 0", "XFACTORWEIGHT", "no matter: the weight is 0"),
+        ("XFACTORWEIGHT 0", "XFACTORWEIGHT", "not needed: the weight is 0"),
         ("XFACTORWEIGHT 7\nXFMINWCLIMIT 0", "XFACTORWEIGHT", "translated: a formula, with the term xfactor"),
-        ("XFACTORWEIGHT 7\nSERVICEWEIGHT 0", "XFACTORWEIGHT", "no matter: the weight is 0"),
+        ("XFACTORWEIGHT 7\nSERVICEWEIGHT 0", "XFACTORWEIGHT", "not needed: the weight is 0"),
         ("XFACTORWEIGHT 7\nXFMINWCLIMIT 0:10:00", "XFMINWCLIMIT", "translated: in the formula"),
-        ("XFMINWCLIMIT 0:10:00", "XFMINWCLIMIT", "no matter: the expansion factor has no weight"),
+        ("XFMINWCLIMIT 0:10:00", "XFMINWCLIMIT", "not needed: the expansion factor has no weight"),
         ("PROCWEIGHT 7\nPROCCAP 100", "PROCCAP", "translated: a formula, with the term min(ncpus, 100)"),
-        ("PROCWEIGHT 7\nRESCAP 100", "RESCAP", "blocker: there are no caps of components"),
-        ("BYPASSWEIGHT 7", "BYPASSWEIGHT", "blocker: no term of priority and formula is how often"),
+        ("PROCWEIGHT 7\nRESCAP 100", "RESCAP", "blocker: schedd has no caps for components,"),
+        (
+            "BYPASSWEIGHT 7",
+            "BYPASSWEIGHT",
+            "blocker: neither priority nor a formula has a term for how often",
+        ),
         (
             "QUEUETIMEWEIGHT 5\nQUEUETIMECAP 120",
             "QUEUETIMECAP",
             "translated: priority.waiting_most = 2 hours",
         ),
-        ("PROCCAP 100", "PROCCAP", "no matter: 0 is no cap"),
+        ("PROCCAP 100", "PROCCAP", "not needed: no effect: 0 means"),
         ("QUEUETIMECAP 120", "QUEUETIMECAP", "translated: priority.waiting_most = 2 hours"),
-        ("CREDWEIGHT 7", "CREDWEIGHT", "no matter: nothing below it has a weight"),
-        ("QUEUETIMEWEIGHT[2] 7", "QUEUETIMEWEIGHT[2]", "blocker: one weight counts for all"),
-        ("QUEUETIMEWEIGHT much", "QUEUETIMEWEIGHT", "different: 'much' is no number"),
-        ("USERCFG[ann] PRIORITY=5", "USERCFG[ann] PRIORITY", "no matter: the weight of user priorities is 0"),
-        ("USERWEIGHT 1\nUSERCFG[a] PRIORITY=x", "USERCFG[a] PRIORITY", "different: 'x' is no number"),
-        ("REJECTNEGPRIOJOBS TRUE", "REJECTNEGPRIOJOBS", "different: a job of negative priority waits"),
+        ("CREDWEIGHT 7", "CREDWEIGHT", "not needed: none of its terms has a"),
+        ("QUEUETIMEWEIGHT[2] 7", "QUEUETIMEWEIGHT[2]", "blocker: schedd has one set of"),
+        ("QUEUETIMEWEIGHT much", "QUEUETIMEWEIGHT", "different: 'much' is not a number"),
+        (
+            "USERCFG[ann] PRIORITY=5",
+            "USERCFG[ann] PRIORITY",
+            "not needed: the weight of user priorities is 0",
+        ),
+        ("USERWEIGHT 1\nUSERCFG[a] PRIORITY=x", "USERCFG[a] PRIORITY", "different: 'x' is not a number"),
+        ("REJECTNEGPRIOJOBS TRUE", "REJECTNEGPRIOJOBS", "different: a job with a negative priority"),
     ],
 )
 def test_weights_are_translated(text: str, setting: str, said: str) -> None:
@@ -172,7 +181,7 @@ def test_weights_beyond_the_table_become_a_formula(text: str, formula: str) -> N
     done = import_maui(text)
     assert settings_in(done.toml("main"))["site"]["formula"] == {"expression": formula}
     assert set(done.site.get("priority", {})) <= {"queues"}, "a formula takes the place of its weights"
-    assert finding_text(done, "priority").startswith("translated: a formula takes the place")
+    assert finding_text(done, "priority").startswith("translated: formula.expression replaces all weights")
     assert not done.with_verdict(Verdict.BLOCKER)
 
 

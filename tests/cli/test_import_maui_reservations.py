@@ -29,7 +29,7 @@ def test_equal_node_reservations_share_a_finding_within_the_page_width() -> None
     rows = list(done.lines(Verdict.BLOCKER))
     assert len(rows) == 1
     report = list(done.report())
-    assert report[0] == "Blockers: unsupported, and significant for users (1):"
+    assert report[0] == "Blockers: not supported, and jobs would run or wait against these rules (1):"
     assert "SRCFG[…] (40 times)" in report[1]
     assert "(node[0], node[1], node[2] and 37 more)" in " ".join(line.strip() for line in report)
     assert max(map(len, report)) <= 120
@@ -43,7 +43,7 @@ def test_a_reservation_lets_short_jobs_in(attribute: str) -> None:
     assert "up to that walltime have access (shorter)" in finding_text(done, "SRCFG[x]")
     alone = import_maui(f"SRCFG[x] HOSTLIST=n1 {attribute} TIMELOGIC=AND\n")
     assert alone.site["reservations"]["x"]["shorter"] == 3600
-    assert "without access for anyone" not in finding_text(alone, "SRCFG[x]")
+    assert "nobody has access" not in finding_text(alone, "SRCFG[x]")
 
 
 def test_an_empty_name_in_an_access_list_is_passed_over() -> None:
@@ -55,7 +55,7 @@ def test_a_reservation_is_translated_without_its_trigger() -> None:
     done = import_maui("SRCFG[x] HOSTLIST=n1 USERLIST=ann TRIGGER=atype=exec,action=/bin/true,etype=start\n")
     assert "x" in done.site["reservations"]
     assert finding_text(done, "SRCFG[x]").startswith("different: a reservation")
-    assert "no program is run" in finding_text(done, "SRCFG[x]")
+    assert "schedd runs no program" in finding_text(done, "SRCFG[x]")
 
 
 @pytest.mark.parametrize(
@@ -121,33 +121,36 @@ def test_a_reservation_without_end_becomes_consecutive_weeks() -> None:
 
 
 def test_a_reservation_without_access_is_reported() -> None:
-    assert "without access for anyone" in finding_text(import_maui("SRCFG[x] HOSTLIST=n1\n"), "SRCFG[x]")
+    assert "nobody has access" in finding_text(import_maui("SRCFG[x] HOSTLIST=n1\n"), "SRCFG[x]")
 
 
 @pytest.mark.parametrize(
     ("attributes", "why"),
     [
-        ("HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00 TIMELOGIC=AND", "one match is enough"),
+        ("HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00 TIMELOGIC=AND", "a job has access by one match"),
         ("HOSTLIST=n1 TASKCOUNT=2 RESOURCES=PROCS:1 TPN=1", "TASKCOUNT with TPN"),
-        ("HOSTLIST=n1 TPN=4", "tasks of whole nodes are not counted"),
+        ("HOSTLIST=n1 TPN=4", "TASKCOUNT needs a number of PROCS in"),
         ("HOSTLIST=n1 TASKCOUNT=4 RESOURCES=PROCS:2;DISK:512", "DISK:512: only cores, gpus and memory"),
-        ("HOSTLIST=n1 TASKCOUNT=4 RESOURCES=PROCS:0", "without a number of PROCS"),
+        ("HOSTLIST=n1 TASKCOUNT=4 RESOURCES=PROCS:0", "has no number of PROCS"),
         ("HOSTLIST=n1 TASKCOUNT=many RESOURCES=PROCS:1", "TASKCOUNT=many is not understood"),
-        ("HOSTLIST=n1 TASKCOUNT=1 RESOURCES=PROCS:1 MAXTASKS=4", "numbers of tasks that change"),
-        ("HOSTLIST=n1 QOSLIST=high", "access by quality of service"),
+        ("HOSTLIST=n1 TASKCOUNT=1 RESOURCES=PROCS:1 MAXTASKS=4", "task counts that change automatically"),
+        ("HOSTLIST=n1 QOSLIST=high", "access by QOS"),
         ("HOSTLIST=n1 USERLIST=ann,!bob", "access lists name only permitted users"),
         ("HOSTLIST=n1 USERLIST=ann& CLASSLIST=x", "access lists name only permitted users"),
         ("HOSTLIST=n1 USERLIST=ann* CLASSLIST=x", "access lists name only permitted users"),
-        ("HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00*", "one match is enough, and none is required"),
+        (
+            "HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00*",
+            "a job has access by one match, and no match can be required",
+        ),
         ("HOSTLIST=n1 SHOESIZE=9", "not known to this import"),
-        ("TASKCOUNT=4", "tasks of whole nodes are not counted"),
+        ("TASKCOUNT=4", "TASKCOUNT needs a number of PROCS in"),
         ("HOSTLIST=n1 NODEFEATURES=gpu", "HOSTLIST with NODEFEATURES"),
-        ("HOSTLIST=n1 FLAGS=SPACEFLEX,BYNAME", "FLAGS=BYNAME: there are no such flags"),
-        ("PERIOD=DAY", "it names no HOSTLIST"),
+        ("HOSTLIST=n1 FLAGS=SPACEFLEX,BYNAME", "FLAGS=BYNAME: schedd's reservations have no such flags"),
+        ("PERIOD=DAY", "it has no HOSTLIST:"),
         ("HOSTLIST=n0[1-4]", "is a pattern"),
         ("HOSTLIST=n1 DAYS=NOW", "DAYS=NOW"),
         ("HOSTLIST=n1 PERIOD=MOON", "PERIOD=MOON"),
-        ("HOSTLIST=n1 STARTTIME=9:00:00 ENDTIME=8:00:00", "it goes from 9:00:00 to 8:00:00"),
+        ("HOSTLIST=n1 STARTTIME=9:00:00 ENDTIME=8:00:00", "it ends at 8:00:00, before its start at 9:00:00"),
     ],
 )
 def test_an_inexpressible_reservation_is_a_blocker(attributes: str, why: str) -> None:
@@ -155,7 +158,7 @@ def test_an_inexpressible_reservation_is_a_blocker(attributes: str, why: str) ->
     done = import_maui(f"SRCFG[x] {attributes}\n")
     assert "reservations" not in done.site
     said = finding_text(done, "SRCFG[x]")
-    assert said.startswith("blocker: not taken over")
+    assert said.startswith("blocker: not translated")
     assert why in said
 
 

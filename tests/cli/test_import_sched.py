@@ -68,8 +68,8 @@ def test_repeated_options_are_reported_as_overridden() -> None:
     done = import_sched("by_queue: false\nsort_queues: true\nby_queue: true\n")
     assert done.site["priority"]["queue"] == 10**9
     assert any(
-        one.line == 1 and "line 3 says it again" in one.message
-        for one in done.with_verdict(Verdict.NO_MATTER)
+        one.line == 1 and "line 3 sets it again" in one.message
+        for one in done.with_verdict(Verdict.NOT_NEEDED)
     )
 
 
@@ -106,7 +106,7 @@ def test_sorting_by_shares_ignores_usage(text: str) -> None:
     }
     assert done.site["priority"]["class"] > 0
     settings_in(done.toml("main"))
-    assert "the shares of all are the same" in " ".join(one.message for one in import_sched(text).findings)
+    assert "all users have the same shares" in " ".join(one.message for one in import_sched(text).findings)
 
 
 def test_queues_have_no_weight_without_by_queue_or_under_strict_fifo() -> None:
@@ -124,7 +124,9 @@ def test_queues_have_no_weight_without_by_queue_or_under_strict_fifo() -> None:
 def test_openpbs_sort_keys_follow_fair_share() -> None:
     done = import_directory(OPENPBS)
     assert done.site["priority"] == {"queue": 0, "fair_share": 8e8, "wish": 3.9e5 / 2048, "size": 0.19}
-    assert finding_text(done, "job_sort_key mem LOW").startswith("blocker: priority has no weight by mem")
+    assert finding_text(done, "job_sort_key mem LOW").startswith(
+        "blocker: the table priority has no weight for mem"
+    )
     assert finding_text(done, "job_sort_key walltime LOW").startswith("blocker: not translated")
 
 
@@ -144,19 +146,21 @@ def test_the_share_tree_from_torque_is_kept() -> None:
     }
     kept = [one.line for one in done.with_verdict(Verdict.TRANSLATED) if one.file == "resource_group"]
     assert kept == [2, 3, 4, 5, 6]
-    assert finding_text(done, "fair_share").endswith("cpu-seconds held count, not cpu time used")
+    assert finding_text(done, "fair_share").endswith(
+        "use is counted in cpu-seconds held, not in cpu time used"
+    )
 
 
 def test_groups_nest_to_any_depth_and_bad_lines_are_left_out_with_a_reason() -> None:
     """pbs_sched leaves out the same lines, and logs the line."""
     groups = "a 1 root 5\nb 2 a 4\nc 3 b 3\nann 4 C 2\n"
     bad = {
-        5: ("ANN 5 root 1", "ANN is on line 4 already"),
-        6: ("x 6 y 1", "its parent y is on no line above"),
-        7: ("y 7 x 1", "its parent x is on no line above"),
-        8: ("z 8 root -1", "shares are from 0 to 10^9"),
+        5: ("ANN 5 root 1", "ANN is already on line 4"),
+        6: ("x 6 y 1", "no line above defines its parent y"),
+        7: ("y 7 x 1", "no line above defines its parent x"),
+        8: ("z 8 root -1", "shares must be a number from 0 to 10^9"),
         9: ("p/q 9 root 1", "a name with / is not supported"),
-        10: ("bob 10 root", "it is not 'name number parent shares'"),
+        10: ("bob 10 root", "the line is not 'name number parent shares'"),
     }
     text = groups + "".join(f"{line}\n" for line, _ in bad.values())
     done = import_sched("fair_share: true\nunknown_shares: 1\n", resource_group=text)
@@ -165,7 +169,7 @@ def test_groups_nest_to_any_depth_and_bad_lines_are_left_out_with_a_reason() -> 
         one.line: one.message for one in done.with_verdict(Verdict.DIFFERS) if one.file == "resource_group"
     }
     assert found == {
-        number: f"{line!r} is left out, as pbs_sched does: {reason}" for number, (line, reason) in bad.items()
+        number: f"{line!r} is left out, as in pbs_sched: {reason}" for number, (line, reason) in bad.items()
     }
     settings_in(done.toml("main"))
 
@@ -189,14 +193,16 @@ def test_users_without_shares_are_excluded_or_named() -> None:
     assert done.site["limits"] == [{"amount": 0, "what": "jobs", "who": "user", "name": "eve"}]
     assert finding_text(done, "fairshare_enforce_no_shares") == "translated: limits of 0 jobs for eve"
     strangers = import_sched(text, resource_group=SHARES)
-    assert finding_text(strangers, "fairshare_enforce_no_shares").startswith("blocker: a user that is not in")
+    assert finding_text(strangers, "fairshare_enforce_no_shares").startswith(
+        "blocker: PBS never runs jobs of a user that is not in"
+    )
     off = import_sched(text + "fairshare_enforce_no_shares: false\n", resource_group=group)
-    assert finding_text(off, "fairshare_enforce_no_shares").startswith("no matter: it is off")
+    assert finding_text(off, "fairshare_enforce_no_shares").startswith("not needed: it is off")
     assert "limits" not in off.site
     without = import_sched("fair_share: false\nfairshare_enforce_no_shares: true\n", resource_group=group)
-    assert finding_text(without, "fairshare_enforce_no_shares") == "no matter: fair share is off"
+    assert finding_text(without, "fairshare_enforce_no_shares") == "not needed: fair share is off"
     queues = import_sched(f"{text}fairshare_entity: queue\nunknown_shares: 5\n", resource_group=group)
-    assert finding_text(queues, "fairshare_enforce_no_shares").startswith("blocker: jobs of eve would run")
+    assert finding_text(queues, "fairshare_enforce_no_shares").startswith("blocker: schedd would run jobs of")
 
 
 # ---- times --------------------------------------------------------------------------------------
@@ -209,8 +215,8 @@ def test_dedicated_time_that_is_over_does_not_matter() -> None:
         dedicated_time="04/15/1998 12:00 04/15/1998 15:30\n4/15/98 16:00 4/15/98 16:40\n",
     )
     assert not done.with_verdict(Verdict.BLOCKER)
-    assert finding_text(done, "dedicated time") == "no matter: it is over"
-    assert finding_text(done, "dedicated_prefix").startswith("different: dedicated_time has nothing ahead")
+    assert finding_text(done, "dedicated time") == "not needed: it is in the past"
+    assert finding_text(done, "dedicated_prefix").startswith("different: dedicated_time has no future")
 
 
 def test_future_dedicated_time_is_a_reservation_with_named_queues() -> None:
@@ -269,12 +275,12 @@ def test_prime_time_is_reported_where_it_differs() -> None:
     loose = import_sched(prefix, holidays=PRIME)
     assert "walltimes over 60.5 h wait without a start" in finding_text(loose, "nonprimetime_prefix")
     spill = import_sched("backfill_prime: true\nprime_spill: 1:00:00\n", holidays=PRIME)
-    assert finding_text(spill, "prime_spill").startswith("different: jobs may not run into")
+    assert finding_text(spill, "prime_spill").startswith("different: jobs cannot run")
     bad = import_sched(prefix, holidays=PRIME + "saturday 1900 0700\n")
     assert "holidays line 4 is not understood" in finding_text(bad, "nonprimetime_prefix")
     assert "limits" not in bad.site
     assert finding_text(import_sched("by_queue: true\n", holidays=PRIME), "day[weekday]").startswith(
-        "no matter: nothing in"
+        "not needed: nothing in"
     )
 
 
@@ -283,22 +289,22 @@ def test_prime_time_is_reported_where_it_differs() -> None:
 )
 def test_without_a_year_in_holidays_it_is_always_prime_time(holidays: str) -> None:
     done = import_sched((OPENPBS / "sched_config").read_text(), holidays=holidays)
-    assert finding_text(done, "primetime_prefix").startswith("no matter: ")
-    assert finding_text(done, "nonprimetime_prefix").startswith("different: holidays names no times")
-    assert finding_text(done, "backfill_prime").startswith("no matter: ")
+    assert finding_text(done, "primetime_prefix").startswith("not needed: ")
+    assert finding_text(done, "nonprimetime_prefix").startswith("different: the file holidays has")
+    assert finding_text(done, "backfill_prime").startswith("not needed: ")
 
 
 def test_options_of_non_prime_time_become_a_period_of_the_policy() -> None:
     text = "by_queue: False non_prime\nby_queue: True prime\nsort_queues: true\n"
     always = import_sched(text)
     assert always.site["priority"]["queue"] == 10**9
-    assert any(one.line == 1 and one.verdict is Verdict.NO_MATTER for one in always.findings)
+    assert any(one.line == 1 and one.verdict is Verdict.NOT_NEEDED for one in always.findings)
     halves = import_sched(text, holidays=PRIME)
     assert not halves.with_verdict(Verdict.BLOCKER)
     (said,) = (one for one in halves.findings if one.line == 1 and not one.file)
-    assert (said.verdict, said.message[:47]) == (
+    assert (said.verdict, said.message[:49]) == (
         Verdict.TRANSLATED,
-        "in non-prime time: queues are not distinguished",
+        "in non-prime time: queues do not change the order",
     )
     site = site_policy(ClusterSettings(**settings_in(halves.toml("main"))).site.plain)
     assert site.weights.queue == 10**9
@@ -312,14 +318,14 @@ def test_options_of_non_prime_time_become_a_period_of_the_policy() -> None:
         assert any(found) != prime, moment
     assert finding_text(halves, "day[weekday]").startswith("different: ")
     fixed = import_sched('server_dyn_res: "x !/bin/x" non_prime\nby_queue: True prime\n', holidays=PRIME)
-    assert "licences cannot be others in non-prime time" in finding_text(fixed, "server_dyn_res")
+    assert "licences cannot differ in non-prime time" in finding_text(fixed, "server_dyn_res")
     share = import_sched("fair_share: True non_prime\nfair_share: False prime\n", holidays=PRIME)
     assert share.site["priority"].get("fair_share") is None
     assert share.site["fair_share"]["levels"] == ["user"]
     assert share.site["periods"]["sets"]["non_prime"]["tables"]["priority"]["fair_share"] > 0
     unread = import_sched(text, holidays=PRIME + "sunday 1900 0700\n")
     (blocker,) = unread.with_verdict(Verdict.BLOCKER)
-    assert blocker.message.startswith("prime time would hold at all times: holidays line 4")
+    assert blocker.message.startswith("the options for prime time would always apply: holidays line 4")
     same = import_sched("by_queue: True prime\nby_queue: True non_prime\nsort_queues: true\n", holidays=PRIME)
     assert not same.with_verdict(Verdict.BLOCKER)
 
@@ -329,15 +335,17 @@ def test_options_of_non_prime_time_become_a_period_of_the_policy() -> None:
 
 def test_default_preemption_matters_only_with_express_queues() -> None:
     done = import_sched("preemptive_sched: true ALL\n")
-    assert finding_text(done, "preemptive_sched").startswith("different: default value")
+    assert finding_text(done, "preemptive_sched").startswith("different: this is the default")
     own = import_sched('preemptive_sched: true ALL\npreempt_prio: "express_queue, fairshare, normal_jobs"\n')
     assert finding_text(own, "preemptive_sched").startswith(
-        "blocker: running jobs are stopped for others only by"
+        "blocker: running jobs are preempted only if the table"
     )
-    assert finding_text(own, "preempt_prio").startswith("blocker: jobs to preempt are not found by a level")
+    assert finding_text(own, "preempt_prio").startswith(
+        "blocker: schedd has no preemption levels: name the jobs to"
+    )
     assert finding_text(
         import_sched("preemptive_sched: false\npreempt_order: SCR\n"), "preempt_order"
-    ).startswith("no matter")
+    ).startswith("not needed")
 
 
 @pytest.mark.parametrize(
@@ -352,12 +360,16 @@ def test_default_preemption_matters_only_with_express_queues() -> None:
         ('node_sort_key: "sort_priority HIGH" ALL', {"expression": "sort_priority"}, "translated: "),
         ('node_sort_key: "a) HIGH"', None, "different: not translated"),
         ('node_sort_key: "ncpus UP"', None, "different: not translated: UP is neither HIGH nor LOW"),
-        ('node_sort_key: "ncpus LOW free"', None, "different: not translated: free is none of total, "),
-        ('node_sort_key: "ncpus"', None, "different: not translated: a key is a resource, HIGH or LOW"),
+        ('node_sort_key: "ncpus LOW free"', None, "different: not translated: free is not total, "),
+        ('node_sort_key: "ncpus"', None, "different: not translated: a key is a resource, then"),
         ('node_sort_key: "sort_priority LOW unused"', {"expression": "-sort_priority"}, "translated: "),
-        ('node_sort_key: "ngpus HIGH unused"', None, "different: not translated: there is no order by ngpus"),
+        (
+            'node_sort_key: "ngpus HIGH unused"',
+            None,
+            "different: not translated: schedd has no order by ngpus",
+        ),
         ("smp_cluster_dist: round_robin", {"arrange": "spread"}, "different: node_choice.arrange"),
-        ("smp_cluster_dist: pack", None, "no matter: node_choice packs"),
+        ("smp_cluster_dist: pack", None, "not needed: node_choice packs"),
         ("smp_cluster_dist: sideways", None, "different: not translated"),
         ("sort_nodes: true", None, "different: not translated"),
     ],
@@ -375,7 +387,7 @@ def test_of_several_keys_of_nodes_the_first_is_translated() -> None:
     done = import_sched('node_sort_key: "mem HIGH"\nnode_sort_key: "ncpus LOW"\n')
     assert done.site["node_choice"] == {"expression": "mem"}
     (left,) = [one for one in done.findings if one.line == 2]
-    assert left.message.startswith("the first of these keys is translated")
+    assert left.message.startswith("only the first of these keys is translated")
 
 
 def test_a_second_key_of_nodes_decides_among_equal_ones() -> None:
@@ -395,7 +407,7 @@ def test_keys_of_nodes_keep_their_order() -> None:
     done = import_sched(unused + total)
     assert done.site["node_choice"] == {"arrange": "pack"}
     (left,) = [one for one in done.findings if one.line == 2]
-    assert left.message.startswith("the first of these keys is translated")
+    assert left.message.startswith("only the first of these keys is translated")
     both = import_sched("smp_cluster_dist: round_robin\n" + total)
     assert both.site["node_choice"] == {"arrange": "spread", "expression": "mem"}
 
@@ -409,13 +421,13 @@ def test_keys_of_nodes_keep_their_order() -> None:
             "translated: preemption.methods = suspend, check",
         ),
         ('"R"', ["requeue"], "translated: preemption.methods = requeue"),
-        ('"SD"', ["suspend"], "different: preemption.methods = suspend; jobs are never deleted"),
+        ('"SD"', ["suspend"], "different: preemption.methods = suspend; preemption never deletes"),
         (
             '"SCR 80 SC"',
             ["suspend", "checkpoint", "requeue"],
             "different: preemption.methods = suspend, che",
         ),
-        ('"D"', None, "blocker: jobs are suspended, checkpointed or requeued"),
+        ('"D"', None, "blocker: preemption never deletes"),
     ],
 )
 def test_preempt_order_becomes_the_methods_of_preemption(
@@ -429,30 +441,30 @@ def test_preempt_order_becomes_the_methods_of_preemption(
 @pytest.mark.parametrize(
     ("text", "setting", "said"),
     [
-        ("strict_fifo: false ALL", "strict_fifo", "different: pbs_sched starts any job that fits now"),
+        ("strict_fifo: false ALL", "strict_fifo", "different: pbs_sched starts every job that fits now."),
         ("strict_ordering: true", "strict_ordering", "different: jobs are planned in order"),
         ("round_robin: true all", "round_robin", "blocker: queues do not take turns"),
-        ("sort_by: no_sort ALL", "sort_by no_sort", "no matter: equal jobs keep their order"),
+        ("sort_by: no_sort ALL", "sort_by no_sort", "not needed: equal jobs keep their order"),
         ("sort_by: short_walltime_first ALL", "sort_by short_walltime_first", "translated: priority.short"),
-        ("sort_by: largest_memory_first ALL", "sort_by largest_memory_first", "blocker: priority has no"),
-        ("key: high_priority_first", "key high_priority_first", "no matter: counts only with"),
-        ("job_sort_key: \"ncpus\" ALL", "job_sort_key ncpus", "blocker: priority has no weight by"),
+        ("sort_by: largest_memory_first ALL", "sort_by largest_memory_first", "blocker: the table priority"),
+        ("key: high_priority_first", "key high_priority_first", "not needed: it has an"),
+        ("job_sort_key: \"ncpus\" ALL", "job_sort_key ncpus", "blocker: the table priority has no"),
         ("job_sort_formula: \"ncpus*10\"", "job_sort_formula", "blocker: PBS reads it from the server"),
-        ("peer_queue: \"workq workq@other\"", "peer_queue", "blocker: jobs are not taken"),
+        ("peer_queue: \"workq workq@other\"", "peer_queue", "blocker: schedd does not pull"),
         ('server_dyn_res: "matlab"', "server_dyn_res", "blocker: matlab: not understood"),
         ('server_dyn_res: "mem !/bin/get_mem"', "server_dyn_res", "blocker: mem !/bin/get_mem: not"),
-        ("load_balancing: true ALL", "load_balancing", "different: what jobs asked for counts"),
-        ("half_life: 24:00:00", "half_life", "no matter: fair share is off"),
+        ("load_balancing: true ALL", "load_balancing", "different: the requests of jobs count"),
+        ("half_life: 24:00:00", "half_life", "not needed: fair share is off"),
         ("fair_share: true\nhalf_life: soon", "half_life", "different"),
         ("fair_share: true\nfairshare_decay_factor: 2", "fairshare_decay_factor", "different: '2' is not"),
-        ("fair_share: true\nfairshare_entity: shoe", "fairshare_entity", "blocker: there is no level shoe"),
+        ("fair_share: true\nfairshare_entity: shoe", "fairshare_entity", "blocker: fair share has no level"),
         ("fair_share: true\nfairshare_usage_res: ncpus*walltime", "fairshare_usage_res", "translated"),
-        ("resources: \"ncpus, mem\"", "resources", "different: resources that the list leaves out are"),
+        ("resources: \"ncpus, mem\"", "resources", "different: schedd also obeys requests for resources"),
         ("resources: \"ncpus\"", "resources", "different: memory: not in the list"),
         ("resource_unset_infinite: \"gpus\"", "resource_unset_infinite", "blocker: "),
-        ("frobnication: 9", "frobnication", "different: pbs_sched has no such setting"),
-        ("!!!", "!!!", "blocker: cannot be read"),
-        ("sort_by: \"unclosed", "sort_by: \"unclosed", "blocker: cannot be read"),
+        ("frobnication: 9", "frobnication", "different: the documentation of pbs_sched has no"),
+        ("!!!", "!!!", "blocker: this line is not"),
+        ("sort_by: \"unclosed", "sort_by: \"unclosed", "blocker: this line is not"),
     ],
 )  # fmt: skip
 def test_options_are_translated(text: str, setting: str, said: str) -> None:
@@ -467,7 +479,7 @@ def test_a_resource_program_becomes_a_licence() -> None:
 
 def test_durations_have_up_to_four_fields() -> None:
     assert [duration(text) for text in ("90", "1:30", "1:00:00", "2:00:00:00")] == [90, 90, 3600, 172_800]
-    with pytest.raises(ValueError, match="no duration"):
+    with pytest.raises(ValueError, match="not a duration"):
         duration("1:2:3:4:5")
 
 
@@ -475,7 +487,7 @@ def test_holiday_lines_share_a_finding_with_their_numbers() -> None:
     text = "YEAR 2026\nweekday 0600 1730\nsaturday none all\nsunday none all\n" + "".join(
         f"{day} Jan {day}\n" for day in range(1, 31)
     )
-    for config, verdict in (("backfill_prime: true ALL\n", "Different"), ("by_queue: true\n", "No matter")):
+    for config, verdict in (("backfill_prime: true ALL\n", "Different"), ("by_queue: true\n", "Not needed")):
         report = list(import_sched(config, holidays=text).report())
         (row,) = [line for line in report if line.strip().startswith("holidays ")]
         assert "holidays 1-34" in row

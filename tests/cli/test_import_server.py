@@ -216,7 +216,7 @@ def test_a_formula_with_eligible_time_that_the_server_does_not_count_is_named() 
         assert found.verdict is Verdict.DIFFERS
         assert "eligible_time is 0 in PBS's formula" in found.message
     (found,) = [one for one in import_qmgr(QMGR).findings if one.setting.startswith("eligible_time_enable")]
-    assert found.verdict is Verdict.NO_MATTER
+    assert found.verdict is Verdict.NOT_NEEDED
 
 
 def test_values_are_added_to_attributes_of_the_server_and_its_schedulers() -> None:
@@ -260,7 +260,7 @@ set server scheduling = True
 @pytest.mark.parametrize(
     ("line", "verdict"),
     [
-        ('preempt_prio = "express_queue, normal_jobs"', Verdict.NO_MATTER),
+        ('preempt_prio = "express_queue, normal_jobs"', Verdict.NOT_NEEDED),
         ('preempt_prio = "express_queue+fairshare, express_queue, normal_jobs"', Verdict.BLOCKER),
         ('preempt_prio = "normal_jobs, server_softlimits"', Verdict.BLOCKER),
     ],
@@ -273,7 +273,7 @@ def test_other_levels_of_preemption_are_blockers(line: str, verdict: Verdict) ->
 def test_bounds_of_single_requests_are_no_limits() -> None:
     done = import_qmgr("set server resources_available.nodect = 999\nset server scheduling = True\n")
     (found,) = [one for one in done.findings if one.setting.startswith("resources_available")]
-    assert found.verdict is Verdict.NO_MATTER
+    assert found.verdict is Verdict.NOT_NEEDED
 
 
 def test_objects_of_qmgr_have_all_their_attributes() -> None:
@@ -306,7 +306,7 @@ def test_node_groups_become_node_sets() -> None:
     assert settings_in(done.toml("main"))["site"]["node_sets"] == {"by": "switch", "strict": True}
     done = import_objects(server(**asks | {"node_group_enable": "False"}), strict)
     assert "node_sets" not in done.site
-    assert attribute_finding(done, "node_group_key") == (Verdict.NO_MATTER, "node_group_enable is off")
+    assert attribute_finding(done, "node_group_key") == (Verdict.NOT_NEEDED, "node_group_enable is off")
     done = import_objects(server(**asks | {"node_group_key": "switch,rack"}))
     assert attribute_finding(done, "node_group_key")[0] is Verdict.BLOCKER
     done = import_objects(
@@ -366,7 +366,7 @@ def test_node_pack_becomes_a_node_choice(pack: str, arrange: str) -> None:
 
 def test_disabled_and_unknown_attributes_are_reported() -> None:
     done = import_objects(server(job_exclusive_on_use="False", frobnicate="1"), openpbs=False)
-    assert attribute_finding(done, "job_exclusive_on_use") == (Verdict.NO_MATTER, "it is off")
+    assert attribute_finding(done, "job_exclusive_on_use") == (Verdict.NOT_NEEDED, "it is off")
     assert attribute_finding(done, "frobnicate")[0] is Verdict.DIFFERS
     assert (
         attribute_finding(import_objects(server(job_exclusive_on_use="True")), "job_exclusive_on_use")[0]

@@ -23,7 +23,7 @@ SUBJECTS: Final = {
     "node_choice": r"another one may|nodes are chosen|earliest start those",
     "normalised_walltimes": r"speeds?\b.*walltimes|walltimes\b.*speeds?\b",
     "power_saving": r"switched (on|off)",
-    "preemption": r"preempt(?!_| others by this file)|jobs are (never )?stopped|stopped for others",
+    "preemption": r"preempt(?!_| others\b|ed as soon)|jobs are (never )?stopped|stopped for others",
 }
 """By the name that the text must contain: what the denied thing is called."""
 WITHOUT: Final = frozenset(

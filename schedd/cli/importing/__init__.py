@@ -1,1 +1,1 @@
-"""Other schedulers' configurations in terms of schedd.toml."""
+"""Translation of other schedulers' configurations to settings of schedd.toml."""

@@ -1,4 +1,4 @@
-"""Maui's maui.cfg, and what Moab's moab.cfg shares with it, in terms of schedd.toml.
+"""Translation of Maui's maui.cfg, and of the parameters that Moab's moab.cfg shares with it, to schedd.toml.
 
 Names and meanings follow the Maui Administrator's Guide, appendix F (parameters), 5.1 (priorities), 6.2
 (throttling policies), 6.3 (fair share) and 13.2 (what a request to PBS means).
@@ -29,31 +29,32 @@ from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, durat
 
 _ELSEWHERE = frozenset({*WEIGHTS, *FAIR_SHARE, *NODE_SETS, "SRCFG", "NODECFG"})
 _MANY = frozenset({*CREDENTIALS, "SRCFG", "NODECFG", "QOSCFG", "PARCFG", "RMCFG", "AMCFG", SHARE_TREE})
-"""Parameters with several lines, even of the same index, which all count."""
+"""Parameters that may have several lines, even with the same index; all of the lines count."""
 _MOAB_ALONE = {
     "POWERPOLICY": "set mode of power_saving, and the commands of the adapter's [power] "
     "(docs/administrators/power.md); nodes that Moab switched off stay off until you switch them on",
     "NODEIDLEPOWERTHRESHOLD": "set idle of power_saving (docs/administrators/power.md)",
-    "SUBMITFILTER": "the server's affair: qsub's submit filter",
-    "REMAPCLASS": "jobs are not moved to other queues: the server's routing queues can do it",
-    "REMAPCLASSLIST": "jobs are not moved to other queues: the server's routing queues can do it",
-    "JOBCFG": "there are no templates of jobs",
-    "JOBMATCHCFG": "there are no templates of jobs",
+    "SUBMITFILTER": "schedd does not see submissions: use the submit filter of qsub",
+    "REMAPCLASS": "schedd does not move jobs to other queues: use routing queues of the server",
+    "REMAPCLASSLIST": "schedd does not move jobs to other queues: use routing queues of the server",
+    "JOBCFG": "schedd has no job templates",
+    "JOBMATCHCFG": "schedd has no job templates",
     "GRESCFG": "see limits of generic resources in docs/administrators/policy.md",
-    "IDCFG": "limits and shares are not read from elsewhere: put them into schedd.toml",
+    "IDCFG": "schedd reads limits and shares only from schedd.toml: write them there",
 }
 
 
 def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -> ImportResult:
-    """The settings equivalent to a maui.cfg, as far as there are any.
+    """Return the settings equivalent to a maui.cfg, with a finding for each of its parameters.
 
     Windows of reservations begin in the week of ``today``; times in the file are in ``zone``. With ``moab``
-    it is a moab.cfg, and unknown parameters may be significant.
+    the file is a moab.cfg, and unknown parameters are blockers.
     """
     done = ImportResult(unknown=Verdict.BLOCKER if moab else Verdict.DIFFERS)
     if moab:
         message = (
-            "this is Moab's configuration: parameters shared with Maui are read as Maui's. Check each line"
+            "this is Moab's configuration: parameters that Maui has, too, are read as Maui reads them. "
+            "Check each line"
         )
         done.note(Verdict.DIFFERS, 0, "Moab", message)
     entries = _drop_repeated(list(_flatten_partitions(parse_entries(text, done), done)), done)
@@ -81,24 +82,24 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
 
 
 def _drop_repeated(entries: list[MauiEntry], done: ImportResult) -> list[MauiEntry]:
-    """Without entries that are repeated later."""
+    """Return the entries without those that a later line repeats."""
     last = {(entry.name, entry.index): entry for entry in entries if entry.name not in _MANY}
     for entry in entries:
         other = last.get((entry.name, entry.index), entry)
         if other is not entry:
-            message = f"said again in line {other.line}, which is taken: remove one"
+            message = f"line {other.line} sets it again, and counts: remove one of them"
             done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
     return [entry for entry in entries if last.get((entry.name, entry.index), entry) is entry]
 
 
 def _flatten_partitions(entries: Iterable[MauiEntry], done: ImportResult) -> Iterator[MauiEntry]:
-    """The entries, with those of PARCFG[ALL] as parameters of the whole."""
+    """Return the entries; attributes of PARCFG[ALL] become global parameters."""
     for entry in entries:
         if entry.name != "PARCFG" or entry.index.upper() not in ("", "ALL", "DEFAULT"):
             yield entry
             continue
-        message = "it is about all nodes: its attributes are used as global parameters"
-        done.note(Verdict.NO_MATTER, entry.line, entry.setting, message)
+        message = "it applies to all nodes: its attributes are read as global parameters"
+        done.note(Verdict.NOT_NEEDED, entry.line, entry.setting, message)
         for name, index, value in entry.attributes():
             if name == "TRIGGER":
                 done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} {name}", NO_TRIGGER)
@@ -107,7 +108,7 @@ def _flatten_partitions(entries: Iterable[MauiEntry], done: ImportResult) -> Ite
 
 
 def _may_preempt(entries: Iterable[MauiEntry]) -> bool:
-    """Whether some job may preempt others by the file: without any, PREEMPTEE says nothing."""
+    """Return whether the file lets any job preempt others; if not, PREEMPTEE has no effect."""
     return any(
         "PREEMPTOR" in entry.value.upper()
         or "OWNERPREEMPT" in entry.value.upper()
@@ -139,36 +140,49 @@ def _translate_entry(
     elif name == "JOBMAXOVERRUN":
         _translate_overrun(entry, done)
     elif name in ("NODECPUOVERCOMMITFACTOR", "NODEMEMOVERCOMMITFACTOR") and value in ("1", "1.0"):
-        done.note(Verdict.NO_MATTER, entry.line, entry.setting, "1 gives nodes no more than they have")
+        done.note(Verdict.NOT_NEEDED, entry.line, entry.setting, "a factor of 1 does not overcommit nodes")
     elif name in PARAMETERS:
         if name in ("PREEMPTPOLICY", "PREEMPTIONPOLICY", MIN_RUN) and "preemption" in done.site:
             return
         verdict, message = PARAMETERS[name]
-        if value in OFF and verdict is not Verdict.NO_MATTER:
-            verdict, message = Verdict.NO_MATTER, "it is off"
+        if value in OFF and verdict is not Verdict.NOT_NEEDED:
+            verdict, message = Verdict.NOT_NEEDED, "it is off"
         elif not preempts and "PREEMPT" in name:
-            verdict, message = Verdict.NO_MATTER, NO_PREEMPTOR
+            verdict, message = Verdict.NOT_NEEDED, NO_PREEMPTOR
         done.note(verdict, entry.line, entry.setting, message)
     elif name in _MOAB_ALONE:
         off = value in OFF
         message = "it is off" if off else _MOAB_ALONE[name]
-        done.note(Verdict.NO_MATTER if off else Verdict.BLOCKER, entry.line, entry.setting, message)
+        done.note(Verdict.NOT_NEEDED if off else Verdict.BLOCKER, entry.line, entry.setting, message)
     elif name in ("INCLUDE", "IMPORT"):
         done.note(
-            Verdict.BLOCKER, entry.line, entry.setting, "another file: import it, too, as one with this"
+            Verdict.BLOCKER,
+            entry.line,
+            entry.setting,
+            "it names another file, which is not read: insert its contents here and import again",
         )
     elif name in MOAB_ALONE and done.unknown is not Verdict.BLOCKER:
-        done.note(Verdict.BLOCKER, entry.line, entry.setting, "a parameter of Moab: use --from moab")
+        done.note(
+            Verdict.BLOCKER,
+            entry.line,
+            entry.setting,
+            "a parameter of Moab: import the file again with --from moab",
+        )
     else:
-        done.strange(entry.line, entry.setting, "Moab" if done.unknown is Verdict.BLOCKER else "Maui")
+        done.note_undocumented(
+            entry.line, entry.setting, "Moab" if done.unknown is Verdict.BLOCKER else "Maui"
+        )
 
 
 def _translate_access_policy(entry: MauiEntry, done: ImportResult) -> None:
     if entry.value.upper() == "SHARED":
-        message = "nodes are shared unless a job asks otherwise"
-        done.note(Verdict.NO_MATTER, entry.line, entry.setting, message)
+        message = "nodes are shared unless a job requests otherwise"
+        done.note(Verdict.NOT_NEEDED, entry.line, entry.setting, message)
     else:
-        message = "nodes are shared unless jobs ask for whole ones: make naccesspolicy a default of queues"
+        message = (
+            "nodes are shared unless jobs request whole nodes: set naccesspolicy in resources_default of "
+            "the queues"
+        )
         done.note(Verdict.BLOCKER, entry.line, entry.setting, message)
 
 
@@ -176,27 +190,30 @@ def _translate_overrun(entry: MauiEntry, done: ImportResult) -> None:
     try:
         done.cluster["end_allowance"] = duration(entry.value.rpartition(",")[2])
     except ValueError:
-        message = f"{entry.value!r} is not understood, passed over"
+        message = f"{entry.value!r} is not understood, and is ignored"
         done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
     else:
         message = (
-            f"end_allowance = {done.cluster['end_allowance']}; it is pbs_server or the mom that ends a job"
+            f"end_allowance = {done.cluster['end_allowance']} s; pbs_server or the mom ends the job, "
+            "not schedd"
         )
         done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
 
 
 def _translate_node_rule(entries: Sequence[MauiEntry], done: ImportResult) -> None:
-    """Whether the units of a request may share nodes: they may, unless the file says EXACTNODE."""
+    """Set node_rule: the units of a request may share nodes unless the file has EXACTNODE."""
     entry = next((one for one in entries if one.name == "JOBNODEMATCHPOLICY"), None)
     policy = set(re.findall(r"[A-Z]+", entry.value.upper())) if entry is not None else set()
     rule = "exact" if "EXACTNODE" in policy else "pack"
     done.cluster["node_rule"] = rule
     if entry is None:
-        message = 'Maui lets the units of a request share nodes where nothing is said: node_rule = "pack"'
+        message = (
+            'not in the file; by default Maui lets the units of a request share nodes: node_rule = "pack"'
+        )
         done.note(Verdict.TRANSLATED, 0, "JOBNODEMATCHPOLICY", message)
     elif "EXACTPROC" in policy:
         message = (
-            f'node_rule = "{rule}"; jobs are not kept off nodes that have more processors than they ask for'
+            f'node_rule = "{rule}"; jobs may also run on nodes that have more processors than they request'
         )
         done.note(Verdict.BLOCKER, entry.line, entry.setting, message)
     else:
@@ -207,14 +224,14 @@ def _translate_node_rule(entries: Sequence[MauiEntry], done: ImportResult) -> No
 
 
 def _translate_node_sharing(entry: MauiEntry, rule: str, done: ImportResult) -> None:
-    """Whether parts of one request (``nodes=A+B``) may share a node."""
+    """Add a finding: whether parts of one request (``nodes=A+B``) may share a node."""
     allowed = entry.value.upper() not in OFF
     if allowed == (rule == "pack"):
-        message = f'the same by node_rule = "{rule}"'
-        done.note(Verdict.NO_MATTER, entry.line, entry.setting, message)
+        message = f'node_rule = "{rule}" has the same effect'
+        done.note(Verdict.NOT_NEEDED, entry.line, entry.setting, message)
     elif allowed:
-        message = 'by node_rule = "exact" parts of one request are on different nodes'
+        message = 'with node_rule = "exact" the parts of a request are on different nodes'
         done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
     else:
-        message = 'by node_rule = "pack" parts of one request may share a node'
+        message = 'with node_rule = "pack" the parts of a request may share a node'
         done.note(Verdict.DIFFERS, entry.line, entry.setting, message)

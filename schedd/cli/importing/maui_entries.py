@@ -23,7 +23,7 @@ class MauiEntry:
 
     @property
     def setting(self) -> str:
-        """Its name with the index."""
+        """The name with the index, as in the file."""
         return f"{self.name}[{self.index}]" if self.index else self.name
 
     @property
@@ -31,8 +31,8 @@ class MauiEntry:
         return self.value.replace(",", " ").split()
 
     def attributes(self) -> Iterator[tuple[str, str, str]]:
-        """Name, index and value of each ``ATTR[INDEX]=VALUE``; the value may be empty. Of an index such as
-        ``USER:ann`` the name stays as it is written.
+        """Return name, index and value of each ``ATTR[INDEX]=VALUE``; the value may be empty. Attributes and
+        indices are in upper case, except the name in an index such as ``USER:ann``.
         """
         for found in _ATTRIBUTE.finditer(self.value):
             kind, colon, name = (found[2] or "").partition(":")
@@ -40,18 +40,24 @@ class MauiEntry:
 
     @property
     def rest(self) -> str:
-        """The parts of the value that are no attribute."""
+        """The parts of the value that are not attributes."""
         return _ATTRIBUTE.sub("", self.value).strip()
 
 
 def parse_entries(text: str, done: ImportResult) -> Iterator[MauiEntry]:
-    """The parameters of the file."""
+    """Yield the parameters of the file."""
     for number, last, line in logical_lines(text):
         if last > number:
             done.ends[number] = last
         said = line.partition("#")[0].strip()
         found = _LINE.fullmatch(said)
         if found is None:
-            done.note(Verdict.BLOCKER, number, said[:40], "cannot be read: check its intention")
+            done.note(
+                Verdict.BLOCKER,
+                number,
+                said[:40],
+                "this line is not understood, and is ignored: correct it, or set in schedd.toml what it is "
+                "for",
+            )
         else:
             yield MauiEntry(number, found[1].upper(), (found[2] or "").strip(), (found[3] or "").strip())

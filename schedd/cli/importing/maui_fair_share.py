@@ -8,9 +8,9 @@ from schedd.cli.importing.maui_weights import FAIR_SHARE_WEIGHTS, MauiWeights
 from schedd.cli.importing.result import ImportResult, Verdict, duration, number
 
 FAIR_SHARE = frozenset({"FSPOLICY", "FSINTERVAL", "FSDEPTH", "FSDECAY"})
-"""The parameters handled by this module, besides FSTARGET and Moab's FSTREE."""
+"""Parameters that this module translates, besides FSTARGET and Moab's FSTREE."""
 _WINDOWS = {"FSINTERVAL": ("interval", 43_200), "FSDEPTH": ("depth", 8), "FSDECAY": ("decay", 1.0)}
-"""The key and the default of each: Maui's program has other defaults than its guide says."""
+"""Key in fair_share and default of each parameter, as in Maui's program; its guide names other defaults."""
 _MAX_TARGET = 1e9
 _BOUNDS = {"interval": (60, 366 * 86_400), "depth": (1, 1000), "decay": (0, 1)}
 _Targets = dict[str, dict[str, tuple[MauiEntry, str, float]]]
@@ -19,7 +19,7 @@ _Targets = dict[str, dict[str, tuple[MauiEntry, str, float]]]
 def translate_fair_share(
     weights: MauiWeights, entries: Sequence[MauiEntry], done: ImportResult, moab: bool = False
 ) -> bool:
-    """The table fair_share, where it is on; whether it is."""
+    """Write the table fair_share if fair share is on; return whether it is."""
     targets = _targets(entries, done)
     said = {entry.name: entry for entry in entries if entry.name in FAIR_SHARE}
     policy = said.get("FSPOLICY")
@@ -37,14 +37,14 @@ def translate_fair_share(
         why = "no user, group or account with a weighted fair share has an FSTARGET"
     if why:
         for entry in said.values():
-            done.note(Verdict.NO_MATTER, entry.line, entry.setting, f"fair share is off: {why}")
+            done.note(Verdict.NOT_NEEDED, entry.line, entry.setting, f"fair share is off: {why}")
         for owners in targets.values():
             for entry, _, _ in owners.values():
                 done.note(
-                    Verdict.NO_MATTER, entry.line, f"{entry.setting} FSTARGET", f"fair share is off: {why}"
+                    Verdict.NOT_NEEDED, entry.line, f"{entry.setting} FSTARGET", f"fair share is off: {why}"
                 )
         for entry in nodes:
-            done.note(Verdict.NO_MATTER, entry.line, entry.setting, f"fair share is off: {why}")
+            done.note(Verdict.NOT_NEEDED, entry.line, entry.setting, f"fair share is off: {why}")
         return False
     assert policy is not None
     if nodes:
@@ -56,12 +56,13 @@ def translate_fair_share(
     done.table("priority")["fair_share"] = 100 * weights.effective_weight(levels[0])
     kind = policy.value.split()[0].upper().rstrip("%^+-")
     message = (
-        f"fair_share by {main}: its factor goes from 1 (no use) over 0.5 (at the target) to 0 for heavy users"
+        f"fair_share by {main}: its factor falls from 1 (no use) to 0.5 (use at the target) and "
+        "towards 0 (heavy use)"
     )
     if kind != "DEDICATEDPS":
-        message += f"; cpu-seconds held count, not {kind}"
+        message += f"; use is counted in cpu-seconds held, not in {kind}"
     if len(weighed) > 1:
-        message += f"; only one level is taken over, that of the largest weight, {levels[0]}"
+        message += f"; only the level with the largest weight is translated, {levels[0]}"
     done.note(Verdict.DIFFERS, policy.line, "FSPOLICY", message)
     _windows(said, tree, done)
     _shares(main, targets, tree, done)
@@ -75,7 +76,7 @@ def _translate_tree(
     targets: _Targets,
     done: ImportResult,
 ) -> bool:
-    """A share tree of Moab; returns whether any of it can be translated."""
+    """Translate a share tree of Moab; return whether any of it has an equivalent."""
     tree = done.table("fair_share")
     tree["unlisted"] = 0.0
     level = translate_share_tree(nodes, tree, done)
@@ -88,21 +89,23 @@ def _translate_tree(
     parts = [part for part, its in FAIR_SHARE_WEIGHTS.items() if its == level]
     weight = max(map(weights.effective_weight, parts), default=0.0)
     done.table("priority")["fair_share"] = 100 * (weight or 1.0)
-    message = f"fair_share by {level}: its factor goes from 1 (no use) over 0.5 (at the target) to 0"
+    message = (
+        f"fair_share by {level}: its factor falls from 1 (no use) to 0.5 (use at the target) and towards 0"
+    )
     kind = policy.value.split()[0].upper().rstrip("%^+-")
     if kind != "DEDICATEDPS":
-        message += f"; cpu-seconds held count, not {kind}"
+        message += f"; use is counted in cpu-seconds held, not in {kind}"
     done.note(Verdict.DIFFERS, policy.line, "FSPOLICY", message)
     _windows(said, tree, done)
     for owners in targets.values():
         for entry, _, _ in owners.values():
-            message = "the share tree decides; targets beside it are not supported"
+            message = "the share tree sets the targets: an FSTARGET outside of it is not supported"
             done.note(Verdict.BLOCKER, entry.line, f"{entry.setting} FSTARGET", message)
     return True
 
 
 def _targets(entries: Sequence[MauiEntry], done: ImportResult) -> _Targets:
-    """By level and name."""
+    """Return the targets by level and name."""
     targets: _Targets = {}
     for entry in entries:
         kind = OWNERS.get(entry.name, "queue" if entry.name == "CLASSCFG" else "")
@@ -115,7 +118,7 @@ def _targets(entries: Sequence[MauiEntry], done: ImportResult) -> _Targets:
                     raise ValueError(value)
                 targets.setdefault(kind, {})[entry.index] = entry, value, target
             except ValueError:
-                message = f"{value!r} is no number from 0 to 10^9, passed over"
+                message = f"{value!r} is not a number from 0 to 10^9, and is ignored"
                 done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} FSTARGET", message)
     return targets
 
@@ -126,7 +129,12 @@ def _windows(said: Mapping[str, MauiEntry], tree: dict[str, object], done: Impor
         if name in said:
             _window(said[name], key, tree, done)
         else:
-            done.note(Verdict.TRANSLATED, 0, name, f"absent: its default, fair_share.{key} = {default:g}")
+            done.note(
+                Verdict.TRANSLATED,
+                0,
+                name,
+                f"not in the file; Maui's default: fair_share.{key} = {default:g}",
+            )
 
 
 def _window(entry: MauiEntry, key: str, tree: dict[str, object], done: ImportResult) -> None:
@@ -137,7 +145,9 @@ def _window(entry: MauiEntry, key: str, tree: dict[str, object], done: ImportRes
             raise ValueError(entry.value)
         tree[key] = found
     except ValueError:
-        message = f"{entry.value!r} is not understood, passed over: its default, {tree[key]:g}"
+        message = (
+            f"{entry.value!r} is not understood; Maui's default is used: fair_share.{{key}} = {tree[key]:g}"
+        )
         done.note(Verdict.DIFFERS, entry.line, entry.name, message)
     else:
         done.note(Verdict.TRANSLATED, entry.line, entry.name, f"fair_share.{key} = {tree[key]:g}")
@@ -149,16 +159,18 @@ def _shares(level: str, targets: _Targets, tree: dict[str, object], done: Import
         for index, (entry, value, target) in owners.items():
             setting = f"{entry.setting} FSTARGET"
             if kind != level:
-                done.note(Verdict.BLOCKER, entry.line, setting, f"fair share of one level alone, {level}")
+                done.note(
+                    Verdict.BLOCKER, entry.line, setting, f"only fair share of the level {level} is supported"
+                )
                 continue
             if index.upper() == "DEFAULT":
                 tree["unlisted"] = target
-                message = "fair_share.unlisted, the share of each one without a target"
+                message = f"fair_share.unlisted, the share of each {level} without a target"
             else:
                 shares[index] = target
                 message = "fair_share.shares"
             if value[-1:] in "+-^":
-                message = f"{message}: a floor or a ceiling counts as a plain target"
+                message = f"{message}: a floor or a ceiling is read as a target"
                 done.note(Verdict.DIFFERS, entry.line, setting, message)
             else:
                 done.note(Verdict.TRANSLATED, entry.line, setting, message)
@@ -168,7 +180,7 @@ def _shares(level: str, targets: _Targets, tree: dict[str, object], done: Import
         least = min(shares.values(), default=1.0)
         tree["unlisted"] = least
         message = (
-            f"who has no FSTARGET is moved by no fair share in Maui; here each gets the least share, "
-            f"{least:g}"
+            "in Maui fair share does not change the priority of those without an FSTARGET; here each has "
+            f"the smallest share, {least:g}"
         )
-        done.note(Verdict.DIFFERS, 0, "FSTARGET of all others", message)
+        done.note(Verdict.DIFFERS, 0, "FSTARGET of the others", message)

@@ -8,44 +8,50 @@ from schedd.cli.importing.maui_preemption import PLANNED_FLAGS, PREEMPTION_FLAGS
 from schedd.cli.importing.result import ImportResult, Verdict
 
 FLAG_NAMES: Final = ("FLAGS", "JOBFLAGS", "QFLAGS")
-NO_PREEMPTOR: Final = "no job may preempt others by this file, so that nothing follows from it"
-NO_PREEMPTION: Final = "running jobs are stopped for others only by the table preemption"
-_NO_EXEMPTION: Final = (
-    "no job is exempt from a limit: write the limit as one of [[limits]] with qos = NAME for each QOS that "
-    "has it"
+NO_PREEMPTOR: Final = "it has no effect, since this file lets no job preempt others"
+NO_PREEMPTION: Final = (
+    "running jobs are preempted only if the table preemption selects them: write it "
+    "(docs/administrators/preemption.md)"
 )
-_ON_QUEUE: Final = "make {0} a default of a queue: qmgr -c 'set queue QUEUE resources_default.{0}'"
+_NO_EXEMPTION: Final = (
+    "a flag cannot exempt jobs from limits: write each limit in [[limits]] once for each QOS that has it, "
+    "with qos = NAME"
+)
+_ON_QUEUE: Final = "make {0} a default of the queue: qmgr -c 'set queue QUEUE resources_default.{0}'"
 _FLAGS: Final[Mapping[str, tuple[Verdict, str]]] = {
-    **dict.fromkeys(PLANNED_FLAGS, (Verdict.NO_MATTER, "every job has a planned start")),
+    **dict.fromkeys(PLANNED_FLAGS, (Verdict.NOT_NEEDED, "every job has a planned start")),
     "DEDICATED": (
         Verdict.BLOCKER,
         f"nodes would be shared: {_ON_QUEUE.format('naccesspolicy = singlejob')}",
     ),
-    "NOBF": (Verdict.DIFFERS, "gaps are filled with these jobs, too, which delays no other job"),
-    "NORESERVATION": (Verdict.DIFFERS, "every job has a planned start, these too: give them a low priority"),
+    "NOBF": (Verdict.DIFFERS, "these jobs fill gaps, too; that delays no other job"),
+    "NORESERVATION": (
+        Verdict.DIFFERS,
+        "these jobs have a planned start, like all others: give them a low priority",
+    ),
     "NTR": (
         Verdict.DIFFERS,
-        "no job is next by a flag: give the QOS the highest priority in qos.levels",
+        "no flag puts a job first: give the QOS the highest priority in qos.levels",
     ),
-    "RESTARTABLE": (Verdict.NO_MATTER, "it is qsub -r of the job"),
-    "NORMSTART": (Verdict.NO_MATTER, "jobs are started by the server only"),
+    "RESTARTABLE": (Verdict.NOT_NEEDED, "schedd uses the option -r of qsub instead"),
+    "NORMSTART": (Verdict.NOT_NEEDED, "only the server starts jobs"),
     "USERESERVED": (
         Verdict.BLOCKER,
-        "jobs would not use the reservation: name their users, groups, accounts or queues in the reservation",
+        "the jobs would not use the reservation: name their users, groups, accounts or queues in it",
     ),
     "ADVRES": (
         Verdict.BLOCKER,
-        "not kept for all jobs: let jobs request it with -W x=FLAGS:ADVRES",
+        "it cannot be set for all jobs: each job requests it with -W x=FLAGS:ADVRES",
     ),
     "ENABLEUSERRSV": (
         Verdict.DIFFERS,
-        "users may have bookings by the table bookings, for all users: bookings.most",
+        "the table bookings lets all users book, up to bookings.most",
     ),
-    "DEADLINE": (Verdict.DIFFERS, "any job may have a deadline: see the table deadlines"),
-    "SUSPENDABLE": (Verdict.DIFFERS, "preemption.methods says for all jobs whether they are suspended"),
-    "PROVISION": (Verdict.DIFFERS, "nodes are not provisioned"),
-    "SHAREDRESOURCE": (Verdict.BLOCKER, "the jobs of a node take no cores from each other"),
-    "VIRTUAL": (Verdict.BLOCKER, "every job holds its nodes"),
+    "DEADLINE": (Verdict.DIFFERS, "every job may have a deadline: see the table deadlines"),
+    "SUSPENDABLE": (Verdict.DIFFERS, "preemption.methods decides for all jobs whether they may be suspended"),
+    "PROVISION": (Verdict.DIFFERS, "schedd does not provision nodes"),
+    "SHAREDRESOURCE": (Verdict.BLOCKER, "jobs on a node never share cores"),
+    "VIRTUAL": (Verdict.BLOCKER, "every job occupies its nodes"),
     **dict.fromkeys(
         (
             *PREEMPTION_FLAGS,
@@ -95,7 +101,7 @@ _KNOWN: Final = _FLAGS.keys()
 
 
 _WITH_NAMES: Final = frozenset({"USERESERVED", "ADVRES"})
-"""Flags that names of reservations may follow."""
+"""Flags that may be followed by names of reservations."""
 
 
 def translate_flags(
@@ -108,9 +114,9 @@ def translate_flags(
             flags.append(word)
     selected = is_selected_by_preemption(entry, done)
     for flag in dict.fromkeys(flags):
-        verdict, message = _FLAGS.get(flag, (Verdict.BLOCKER, f"there is no such flag of jobs: {flag}"))
+        verdict, message = _FLAGS.get(flag, (Verdict.BLOCKER, f"schedd has no equivalent of the flag {flag}"))
         if "PREEMPT" in flag and not preempts:
-            verdict, message = Verdict.NO_MATTER, NO_PREEMPTOR
+            verdict, message = Verdict.NOT_NEEDED, NO_PREEMPTOR
         elif flag in PREEMPTION_FLAGS and selected:
             verdict, message = Verdict.TRANSLATED, "preemptors and targets of the table preemption"
         done.note(verdict, entry.line, f"{setting} {flag}" if len(flags) > 1 else setting, message)

@@ -1,4 +1,6 @@
-"""Throttling policies of Maui, and what else the CFG lines of users, groups, accounts, queues and QOS say."""
+"""Throttling policies of Maui, and other attributes in the CFG lines of users, groups, accounts, queues and
+QOS.
+"""
 
 from typing import Any
 
@@ -17,7 +19,7 @@ _AMOUNTS = {
 }
 _MOST = 1 << 48  # the largest amount of a limit in schedd.toml
 _MAX_CHARGE = 1e6
-_AS_ASKED = "the full request of a job counts until it ends, not the remaining part"
+_AS_ASKED = "the full request of a job counts until the job ends, not the remaining part of it"
 _EACH = {"USER": "user", "GROUP": "group", "ACCOUNT": "account"}
 _PER = {f"PER{kind}": each for kind, each in _EACH.items()}
 """Old endings of limits, ``MAXJOBPERUSER``."""
@@ -30,39 +32,54 @@ _SERVER_RESOURCES = {
     "NODE": "nodect",
     "MEM": "mem",
 }
-"""What Maui bounds of each job, by the server's name for it."""
-_ACL = "the server can do it: qmgr -c 'set queue QUEUE acl_{0}_enable = true', and name them in acl_{0}s"
+"""Bounds of each job in Maui, with the server's names of the resources."""
+_ACL = "let the server do it: qmgr -c 'set queue QUEUE acl_{0}_enable = true', and name them in acl_{0}s"
 _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "HOSTLIST": (
         Verdict.BLOCKER,
         (
-            "jobs of the queue would go to any node: give those nodes a property, and set the queue's "
-            "resources_default.neednodes to it, which is followed"
+            "jobs of the queue would run on any node: give those nodes a property, and set the queue's "
+            "resources_default.neednodes to it; schedd obeys that"
         ),
     ),
-    "REQUIREDUSERLIST": (Verdict.BLOCKER, f"users are not kept out of queues here; {_ACL.format('user')}"),
+    "REQUIREDUSERLIST": (Verdict.BLOCKER, f"schedd does not keep users out of queues; {_ACL.format('user')}"),
     "EXCLUDEDUSERLIST": (
         Verdict.BLOCKER,
-        f"users are not kept out of queues here; {_ACL.format('user')}, with a minus before each",
+        f"schedd does not keep users out of queues; {_ACL.format('user')}, each with a minus sign in front",
     ),
-    "REQUIREDGROUPLIST": (Verdict.BLOCKER, f"groups are not kept out of queues here; {_ACL.format('group')}"),
-    "EXCLUDEDGROUPLIST": (Verdict.BLOCKER, f"groups are not kept out of queues here; {_ACL.format('group')}"),
-    "REQUIREDACCOUNTLIST": (Verdict.BLOCKER, "accounts are not kept out of queues"),
-    "EXCLUDEDACCOUNTLIST": (Verdict.BLOCKER, "accounts are not kept out of queues"),
-    "REQUIREDCLASSLIST": (Verdict.BLOCKER, "users are not bound to queues; the server's acl_users can do it"),
-    "ALIST": (Verdict.BLOCKER, "users are not bound to accounts"),
+    "REQUIREDGROUPLIST": (
+        Verdict.BLOCKER,
+        f"schedd does not keep groups out of queues; {_ACL.format('group')}",
+    ),
+    "EXCLUDEDGROUPLIST": (
+        Verdict.BLOCKER,
+        f"schedd does not keep groups out of queues; {_ACL.format('group')}",
+    ),
+    "REQUIREDACCOUNTLIST": (Verdict.BLOCKER, "schedd does not keep accounts out of queues"),
+    "EXCLUDEDACCOUNTLIST": (Verdict.BLOCKER, "schedd does not keep accounts out of queues"),
+    "REQUIREDCLASSLIST": (
+        Verdict.BLOCKER,
+        "schedd does not restrict users to queues: use acl_users of the server's queues",
+    ),
+    "ALIST": (Verdict.BLOCKER, "schedd does not restrict users to accounts"),
     "ADEF": (
         Verdict.BLOCKER,
-        "only the table accounts has an account for jobs without one, the same for all: accounts.otherwise",
+        "jobs without an account get one only from accounts.otherwise, the same for all",
     ),
-    "FSWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
-    "QTWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
-    "XFWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
-    "QTTARGET": (Verdict.BLOCKER, "there are no targets of waiting"),
-    "XFTARGET": (Verdict.BLOCKER, "there are no targets of the expansion factor"),
-    "FSCAP": (Verdict.BLOCKER, 'a hard bound of use is a limit with counts = "used": write it as [[limits]]'),
-    "OVERRUN": (Verdict.DIFFERS, "it is pbs_server or the mom that ends a job, for all queues alike"),
-    "WCOVERRUN": (Verdict.DIFFERS, "it is pbs_server or the mom that ends a job, for all queues alike"),
+    "FSWEIGHT": (Verdict.BLOCKER, "schedd has one set of weights for all jobs"),
+    "QTWEIGHT": (Verdict.BLOCKER, "schedd has one set of weights for all jobs"),
+    "XFWEIGHT": (Verdict.BLOCKER, "schedd has one set of weights for all jobs"),
+    "QTTARGET": (Verdict.BLOCKER, "schedd has no target queue times"),
+    "XFTARGET": (Verdict.BLOCKER, "schedd has no target expansion factors"),
+    "FSCAP": (Verdict.BLOCKER, 'write a hard bound on use in [[limits]], with counts = "used"'),
+    "OVERRUN": (
+        Verdict.DIFFERS,
+        "pbs_server or the mom ends jobs, not schedd, and end_allowance is the same for all queues",
+    ),
+    "WCOVERRUN": (
+        Verdict.DIFFERS,
+        "pbs_server or the mom ends jobs, not schedd, and end_allowance is the same for all queues",
+    ),
     "NAPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
     "NODEACCESSPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
     "FORCENODEACCESSPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
@@ -70,19 +87,19 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "TRIGGER": (Verdict.DIFFERS, NO_TRIGGER),
     "CHARGERATE": (
         Verdict.DIFFERS,
-        "charges are not taken over: see charge_queues of fair_share",
+        "not translated: see charge_queues of fair_share",
     ),
-    "COMMENT": (Verdict.NO_MATTER, "only a remark"),
-    "EMAILADDRESS": (Verdict.NO_MATTER, "only mail"),
-    "ENABLEPROFILING": (Verdict.NO_MATTER, "statistics are always kept"),
-    "MANAGERS": (Verdict.DIFFERS, "name them in operators of [auth], for all queues"),
+    "COMMENT": (Verdict.NOT_NEEDED, "only a remark"),
+    "EMAILADDRESS": (Verdict.NOT_NEEDED, "only mail"),
+    "ENABLEPROFILING": (Verdict.NOT_NEEDED, "statistics are always kept"),
+    "MANAGERS": (Verdict.DIFFERS, "name them in operators of [auth]; they are operators of all queues"),
 }
 
 
 def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool) -> None:
-    """Limits and more of a user, group, account, queue, or of all.
+    """Translate the attributes of a user, group, account or queue, or of all of them.
 
-    ``preempts``: somewhere in the file jobs are allowed to preempt others.
+    ``preempts``: the file lets some jobs preempt others.
     """
     every = entry.index.upper() in ("", "DEFAULT", "ALL", "BASE")
     who = OWNERS.get(entry.name, "all")
@@ -95,8 +112,8 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
     elif who != "all" and not every:
         where = {"name": entry.index}
     if entry.rest or not entry.value:
-        message = f"cannot be read: {entry.rest[:40]!r}" if entry.rest else "says nothing"
-        done.note(Verdict.BLOCKER if entry.rest else Verdict.NO_MATTER, entry.line, entry.setting, message)
+        message = f"cannot be read: {entry.rest[:40]!r}" if entry.rest else "it has no attribute"
+        done.note(Verdict.BLOCKER if entry.rest else Verdict.NOT_NEEDED, entry.line, entry.setting, message)
     for name, index, value in entry.attributes():
         setting = f"{entry.setting} {name}{f'[{index}]' if index else ''}"
         each = _EACH.get(index.partition(":")[0])
@@ -104,26 +121,33 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
         if ending and name.removesuffix(ending) in _AMOUNTS | _ELIGIBLE:
             name, each = name.removesuffix(ending), _PER[ending]
         if name in ("QDEF", "QLIST") and entry.name == "QOSCFG":
-            done.strange(entry.line, setting, "Maui")
+            done.note_undocumented(entry.line, setting, "Maui")
         elif name in ("QDEF", "QLIST") or (name == "PRIORITY" and entry.name == "QOSCFG"):
             pass  # with the table qos
         elif name == "FSTARGET" and entry.name == "QOSCFG":
-            done.note(Verdict.BLOCKER, entry.line, setting, "no level of fair share is a QOS")
+            done.note(Verdict.BLOCKER, entry.line, setting, "fair share has no level for QOS")
         elif name in ("PRIORITY", "FSTARGET") and entry.name == "SYSCFG":
-            done.note(Verdict.NO_MATTER, entry.line, setting, "the same for all jobs")
+            done.note(
+                Verdict.NOT_NEEDED, entry.line, setting, "the same for all jobs, so that it changes no order"
+            )
         elif name in ("PRIORITY", "FSTARGET"):
             pass  # with the weights, and with fair share
         elif name not in _AMOUNTS and name not in _ELIGIBLE:
             _translate_attribute(entry, name, setting, value, done, preempts=preempts)
         elif entry.name == "CLASSCFG" and every:
-            message = "a limit of each queue by itself: set it on the server's queues, or one by one"
+            message = (
+                "schedd has no limit for each queue separately: set it on the server's queues, or write a "
+                "limit for each queue"
+            )
             done.note(Verdict.BLOCKER, entry.line, setting, message)
         elif index and each is None:
-            done.note(Verdict.BLOCKER, entry.line, setting, f"limits by {index} are not supported")
+            done.note(
+                Verdict.BLOCKER, entry.line, setting, f"limits with the index {index} are not supported"
+            )
         elif each is not None and "name" in where and each != who:
             message = (
-                f"not taken over: there is no limit of each {each} within one {who}; the nearest are one of "
-                f"the {who}, and one of each {each} in a queue, QOS or partition"
+                f"not translated: schedd has no limit for each {each} within one {who}; similar are a "
+                f"limit for the {who}, and one for each {each} in a queue, QOS or partition"
             )
             done.note(Verdict.BLOCKER, entry.line, setting, message)
         else:
@@ -134,7 +158,9 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
 
 
 def _named(index: str) -> dict[str, str]:
-    """Return for whom a limit with the index ``USER:ann`` is; empty: for each one."""
+    """Return the owner that a limit with an index such as ``USER:ann`` names; empty: each owner has the
+    limit.
+    """
     name = index.partition(":")[2]
     return {"name": name} if name else {}
 
@@ -146,11 +172,11 @@ def translate_charge(value: str, line: int, setting: str, table: dict[str, Any],
     except ValueError:
         charge = -1.0
     if not 0 <= charge <= _MAX_CHARGE:
-        message = f"{value!r} is no factor from 0 to {_MAX_CHARGE:g}: jobs cost as much as others"
+        message = f"{value!r} is not a factor from 0 to {_MAX_CHARGE:g}: these jobs cost as much as others"
         done.note(Verdict.BLOCKER, line, setting, message)
         return
     table["charge"] = charge
-    done.note(Verdict.TRANSLATED, line, setting, f"charge = {charge:g}, a factor of the costs of its jobs")
+    done.note(Verdict.TRANSLATED, line, setting, f"charge = {charge:g}, a factor of the cost of its jobs")
 
 
 def translate_partition_limit(
@@ -161,7 +187,7 @@ def translate_partition_limit(
         return False
     each = _EACH.get(index.partition(":")[0], "all")
     if index and each == "all":
-        done.note(Verdict.BLOCKER, entry.line, setting, f"limits by {index} are not supported")
+        done.note(Verdict.BLOCKER, entry.line, setting, f"limits with the index {index} are not supported")
         return True
     where = {"partition": entry.index, **_named(index)}
     if name in _ELIGIBLE:
@@ -175,39 +201,43 @@ def _translate_limit(
 ) -> None:
     soft, _, hard = value.partition(",")
     if (hard or soft).upper() in ("NONE", "INFINITY", "UNLIMITED", "-1"):
-        done.note(Verdict.NO_MATTER, entry.line, setting, "no limit")
+        done.note(Verdict.NOT_NEEDED, entry.line, setting, "no limit")
         return
     try:
         amount = duration(hard or soft) if what == "walltime" else int(hard or soft)
     except ValueError:
-        done.note(Verdict.BLOCKER, entry.line, setting, f"{value!r} is no number: the limit is not kept")
+        done.note(
+            Verdict.BLOCKER, entry.line, setting, f"{value!r} is not a number: the limit does not apply"
+        )
         return
     if amount < 0:
-        done.note(Verdict.BLOCKER, entry.line, setting, f"{value!r} is no amount: the limit is not kept")
+        done.note(
+            Verdict.BLOCKER, entry.line, setting, f"{value!r} is not a valid amount: the limit does not apply"
+        )
         return
     if what == "mem":
         amount <<= 10  # Maui counts megabytes
     if amount > _MOST:
-        done.note(Verdict.NO_MATTER, entry.line, setting, "no limit: it is more than any cluster has")
+        done.note(Verdict.NOT_NEEDED, entry.line, setting, "no limit: it is larger than any cluster")
         return
     lower = _soft_amount(soft, what) if hard and soft != hard and "counts" not in where else None
     more = {"soft": lower} if lower is not None and lower < amount else {}
     done.limit(amount=amount, what=what, who=who, **where, **more)
     as_asked = f"; {_AS_ASKED}" if what in ("cpu_seconds", "walltime") else ""
     if "counts" in where and hard and soft != hard:
-        message = f"the hard limit, {hard}, of waiting jobs is set; Maui ignores the soft one"
+        message = f"the hard limit of waiting jobs, {hard}, is set; Maui ignores the soft one"
         done.note(Verdict.TRANSLATED, entry.line, setting, message)
     elif "counts" in where:
         done.note(Verdict.TRANSLATED, entry.line, setting, f"a limit of {amount} {what} of waiting jobs")
     elif as_asked:
         done.note(Verdict.DIFFERS, entry.line, setting, _AS_ASKED)
     else:
-        beyond = f", beyond {lower} after all other jobs" if more else ""
+        beyond = f"; jobs beyond {lower} are planned after all others" if more else ""
         done.note(Verdict.TRANSLATED, entry.line, setting, f"a limit of {amount} {what}{beyond}")
 
 
 def _soft_amount(text: str, what: str) -> int | None:
-    """A soft limit; None if it is no number."""
+    """Return a soft limit; None if it is not a number."""
     try:
         amount = duration(text) if what == "walltime" else int(text)
     except ValueError:
@@ -221,15 +251,15 @@ def _translate_attribute(
     entry: MauiEntry, name: str, setting: str, value: str, done: ImportResult, *, preempts: bool
 ) -> None:
     if not value and name not in ("REQUIREDUSERLIST", "HOSTLIST"):
-        done.note(Verdict.NO_MATTER, entry.line, setting, "it is empty")
+        done.note(Verdict.NOT_NEEDED, entry.line, setting, "it is empty")
     elif name in FLAG_NAMES:
         translate_flags(entry, setting, value, done, preempts=preempts)
     elif ("PREEMPT" in value.upper() or "PREEMPT" in name) and not preempts:
-        done.note(Verdict.NO_MATTER, entry.line, setting, NO_PREEMPTOR)
+        done.note(Verdict.NOT_NEEDED, entry.line, setting, NO_PREEMPTOR)
     elif "PREEMPT" in value.upper() or "PREEMPT" in name:
         done.note(Verdict.BLOCKER, entry.line, setting, NO_PREEMPTION)
     elif name in ("PLIST", "PDEF") and entry.name == "QOSCFG":
-        message = "no list of partitions is of a QOS: name them for users, groups, accounts or queues"
+        message = "a QOS cannot have a list of partitions: write lists for users, groups, accounts or queues"
         done.note(Verdict.BLOCKER, entry.line, setting, f"{message} in partitions.defaults")
     elif name in ("PLIST", "PDEF"):
         pass  # with the partitions
@@ -240,28 +270,30 @@ def _translate_attribute(
     elif name in _ATTRIBUTES:
         done.note(_ATTRIBUTES[name][0], entry.line, setting, _ATTRIBUTES[name][1])
     elif name.startswith(("MAX", "MIN", "OMAX", "OMIN")):
-        done.note(Verdict.BLOCKER, entry.line, setting, "there is no such limit")
+        done.note(Verdict.BLOCKER, entry.line, setting, "schedd has no such limit")
     else:
-        done.strange(entry.line, setting, "Maui")
+        done.note_undocumented(entry.line, setting, "Maui")
 
 
 def _translate_job_limit(entry: MauiEntry, name: str, setting: str, value: str, done: ImportResult) -> None:
-    """What each job of a queue may ask for, or gets where it asks for nothing."""
+    """Add findings for the bounds and the defaults of the requests of a queue's jobs."""
     kind, _, what = name.partition(".")
     queue = entry.index if entry.name == "CLASSCFG" else "QUEUE"
     if what in ("FEATURES", "FEATURE") and kind != "EXCL":
         properties = ":".join(part for part in value.replace("[", "").replace("]", "").split(",") if part)
         message = (
-            f"jobs of the queue would go to any node: qmgr -c 'set queue {queue} "
-            f"resources_default.neednodes = {properties}', which is followed"
+            f"jobs of the queue would run on any node: qmgr -c 'set queue {queue} "
+            f"resources_default.neednodes = {properties}'; schedd obeys that"
         )
         done.note(Verdict.BLOCKER, entry.line, setting, message)
     elif kind in ("MAX", "MIN", "DEFAULT") and what in _SERVER_RESOURCES:
         resource = {"PROC": "procs", "NODE": "nodes"}.get(what) if kind == "DEFAULT" else None
         message = (
-            f"the server's affair, and not set by this import: qmgr -c 'set queue {queue} "
+            f"the server enforces it, and this import does not set it: qmgr -c 'set queue {queue} "
             f"resources_{kind.lower()}.{resource or _SERVER_RESOURCES[what]} = {value}'"
         )
         done.note(Verdict.DIFFERS, entry.line, setting, message)
     else:
-        done.note(Verdict.BLOCKER, entry.line, setting, "neither the server nor schedd adds it to jobs")
+        done.note(
+            Verdict.BLOCKER, entry.line, setting, "neither the server nor schedd can add it to requests"
+        )

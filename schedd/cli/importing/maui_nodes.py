@@ -1,4 +1,6 @@
-"""What Maui's NODECFG says of single nodes. Meanings: Maui Administrator's Guide, 12.2 and 12.3."""
+"""Attributes of nodes and partitions in Maui's NODECFG and PARCFG. Meanings: Maui Administrator's Guide, 12.2
+and 12.3.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,21 +14,24 @@ from schedd.policy.expressions import FormulaError, parse_formula
 
 _LONGEST_PRIORITY = 10
 _NO_ORDER = (
-    "not translated: of the nodes that allow the earliest start those are taken that node_choice prefers "
+    "not translated: among the nodes that allow the earliest start, node_choice decides "
     "(docs/administrators/partitions.md)"
 )
 _NO_PARTITION = (
-    "not translated: no NODECFG of this file puts nodes into it, or its attributes cannot be read; define "
-    "the partition by its nodes or their properties in partitions.sets, and its limits in limits "
+    "not translated: no NODECFG of this file puts nodes into the partition, or its attributes are not "
+    "understood; define it by its nodes or their properties in partitions.sets, and its limits in limits "
     "(docs/administrators/partitions.md)"
 )
 
-_ONE_FOR_ALL = "a setting of the whole cluster here: {}"
+_ONE_FOR_ALL = "in schedd this is a setting of the whole cluster: {}"
 _POWER = "write it in the tables power and power_saving (docs/administrators/power.md)"
 _PARTITION_ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
     "NODEACCESSPOLICY": (
         Verdict.BLOCKER,
-        "nodes are shared: make naccesspolicy=singlejob a default of the queues with this partition",
+        (
+            "nodes are shared: set naccesspolicy=singlejob in resources_default of the queues that use "
+            "this partition"
+        ),
     ),
     "JOBNODEMATCHPOLICY": (Verdict.BLOCKER, _ONE_FOR_ALL.format("node_rule")),
     "NODESETPOLICY": (Verdict.BLOCKER, _ONE_FOR_ALL.format("node_sets")),
@@ -34,7 +39,10 @@ _PARTITION_ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
     "NODESETLIST": (Verdict.BLOCKER, _ONE_FOR_ALL.format("node_sets")),
     "PREEMPTPOLICY": (Verdict.DIFFERS, _ONE_FOR_ALL.format("preemption.methods")),
     "DEFERTIME": (Verdict.DIFFERS, _ONE_FOR_ALL.format("refusal_wait")),
-    "CONFIGFILE": (Verdict.BLOCKER, "another file: import it, too, as one with this"),
+    "CONFIGFILE": (
+        Verdict.BLOCKER,
+        "it names another file, which is not read: insert its contents here and import again",
+    ),
     "FSSCALINGFACTOR": (
         Verdict.DIFFERS,
         "see charge of partitions.sets and charge_nodes of fair_share",
@@ -56,22 +64,22 @@ _PARTITION_ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
             "RESERVATIONDEPTH",
             "RESDEPTH",
         ),
-        (Verdict.NO_MATTER, "every job has a planned start"),
+        (Verdict.NOT_NEEDED, "every job has a planned start"),
     ),
     **dict.fromkeys(
         ("USETTC", "VMCREATEDURATION", "VMDELETEDURATION", "VMMIGRATEDURATION", "COMMENT", "PROVDURATION"),
-        (Verdict.NO_MATTER, "it does not say which jobs run"),
+        (Verdict.NOT_NEEDED, "it has no effect on scheduling"),
     ),
 }
-"""Other attributes of partitions than node choice, charges and limits."""
+"""Attributes of partitions, except those about node choice, charges and limits."""
 
 _NO_LIMITS = (
-    "there are no limits of single nodes; where it says how many processors a node may give, set np of the "
+    "schedd has no limits of single nodes; if it bounds the processors that jobs may use, set np of the "
     "node: qmgr -c 'set node NODE np = N'"
 )
-_ON_SERVER = "the server must know it: qmgr -c 'set node NODE properties += PROPERTY'"
+_ON_SERVER = "define it on the server: qmgr -c 'set node NODE properties += PROPERTY'"
 _ON_SERVER_RESOURCE = (
-    "name it in the resources of the node on the server: else no job that asks for it starts"
+    "define it as a resource of the node on the server: otherwise no job that requests it starts"
 )
 _ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
     **dict.fromkeys(
@@ -80,13 +88,13 @@ _ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
     ),
     "MAXLOAD": (Verdict.DIFFERS, "what jobs asked for counts, not the load of nodes"),
     "FEATURES": (Verdict.BLOCKER, _ON_SERVER),
-    "PRIORITY": (Verdict.NO_MATTER, "it counts only with NODEALLOCATIONPOLICY PRIORITY"),
-    "PRIORITYF": (Verdict.NO_MATTER, "it counts only with NODEALLOCATIONPOLICY PRIORITY"),
-    "ACCESS": (Verdict.BLOCKER, "nodes are shared unless jobs ask for whole ones"),
+    "PRIORITY": (Verdict.NOT_NEEDED, "it has an effect only with NODEALLOCATIONPOLICY PRIORITY"),
+    "PRIORITYF": (Verdict.NOT_NEEDED, "it has an effect only with NODEALLOCATIONPOLICY PRIORITY"),
+    "ACCESS": (Verdict.BLOCKER, "nodes are shared unless jobs request whole nodes"),
     "TRIGGER": (Verdict.DIFFERS, NO_TRIGGER),
     **dict.fromkeys(
         ("NODETYPE", "CHARGERATE"),
-        (Verdict.DIFFERS, "charges of nodes are not taken over: see charge_nodes of fair_share"),
+        (Verdict.DIFFERS, "not translated: see charge_nodes of fair_share"),
     ),
     **dict.fromkeys(
         (
@@ -101,7 +109,7 @@ _ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
             "COMMENT",
             "RMLIST",
         ),
-        (Verdict.NO_MATTER, "it does not say which jobs run"),
+        (Verdict.NOT_NEEDED, "it has no effect on scheduling"),
     ),
 }
 
@@ -112,7 +120,7 @@ _ORDERS: Mapping[str, tuple[str, str]] = {
     "FASTEST": ("expression", "speed"),
     "CPULOAD": ("arrange", "spread"),
 }
-"""By value of NODEALLOCATIONPOLICY: a setting of node_choice, and its value."""
+"""For each value of NODEALLOCATIONPOLICY: a setting of node_choice and its value."""
 _PRIORITY_TERMS: Mapping[str, str] = {"CPROCS": "cpus", "CMEM": "mem / 1024", "SPEED": "speed"}
 """Terms of PRIORITYF that do not change with the jobs of a node, as terms of node_choice.expression."""
 _OWN_PRIORITY: Final = "PRIORITY"
@@ -122,7 +130,9 @@ _FREE_TERMS: Mapping[str, tuple[str, str]] = {
     "AMEM": ("", "least_memory"),
     "JOBCOUNT": ("pack", "spread"),
 }
-"""Terms that change with the jobs: the arrangement for a PRIORITYF of one of them, and of its negative."""
+"""Terms that change with the jobs of a node: the arrangement if PRIORITYF is this term, and if it is its
+negative.
+"""
 
 
 def translate_node_order(entry: MauiEntry, entries: Sequence[MauiEntry], done: ImportResult) -> bool:
@@ -135,7 +145,7 @@ def translate_node_order(entry: MauiEntry, entries: Sequence[MauiEntry], done: I
 
 
 def translate_partition_node_orders(entries: Sequence[MauiEntry], done: ImportResult) -> None:
-    """A finding for each attribute of PARCFG: the node choice of a partition, or what it is not."""
+    """Add a finding for each attribute of PARCFG, and write the node choice of partitions."""
     nodes = [entry for entry in entries if entry.name == "NODECFG"]
     sets = done.site.get("partitions", {}).get("sets", {})
     for entry in entries:
@@ -153,10 +163,10 @@ def translate_partition_node_orders(entries: Sequence[MauiEntry], done: ImportRe
             elif translate_partition_limit(entry, name, index, where, value, done):
                 pass
             elif name == "NODEACCESSPOLICY" and value.upper() == "SHARED":
-                done.note(Verdict.NO_MATTER, entry.line, setting, "nodes are shared")
+                done.note(Verdict.NOT_NEEDED, entry.line, setting, "nodes are shared")
             elif name != "NODEALLOCATIONPOLICY":
                 verdict, message = _PARTITION_ATTRIBUTES.get(
-                    name, (Verdict.BLOCKER, "there is no such setting of a partition")
+                    name, (Verdict.BLOCKER, "schedd has no such setting of partitions")
                 )
                 done.note(verdict, entry.line, setting, message)
             elif _translate_order(value, entry.line, setting, nodes, table, done):
@@ -178,16 +188,18 @@ def _translate_order(
     if policy in _ORDERS:
         name, value = _ORDERS[policy]
         table[name] = value
-        message = f'node_choice: {name} = "{value}", among nodes that allow the same start'
+        message = f'node_choice: {name} = "{value}"; it decides only among nodes that allow the same start'
         if policy == "CPULOAD":
-            verdict, message = Verdict.DIFFERS, f"{message}; cpus without a job count, not the load"
+            verdict, message = Verdict.DIFFERS, f"{message}; free cpus count, not the load"
     elif policy == "PRIORITY":
         order = _node_priority(nodes)
         if order is not None:
             table |= {"prefer": dict(order.points)} if order.points else {}
             table |= {"expression": order.expression} if order.expression else {}
             table |= {"arrange": order.arrange} if order.arrange else {}
-        message = "node_choice, with the PRIORITY of NODECFG, among nodes that allow the same start"
+        message = (
+            "node_choice, with the PRIORITY of NODECFG; it decides only among nodes that allow the same start"
+        )
     if not table:
         return False
     done.note(verdict, line, setting, message)
@@ -204,8 +216,8 @@ class _NodePriority:
 
 
 def _node_priority(entries: Sequence[MauiEntry]) -> _NodePriority | None:
-    """The order by PRIORITY and PRIORITYF of all nodes; None: there is no equivalent. Without a PRIORITYF the
-    PRIORITY of a node decides, with one only if it is a term of it.
+    """Return the order by PRIORITY and PRIORITYF of all nodes; None: there is no equivalent. The PRIORITY of
+    a node decides if there is no PRIORITYF, or if PRIORITYF has it as a term.
     """
     formulas = [
         (entry, value.upper())
@@ -215,7 +227,7 @@ def _node_priority(entries: Sequence[MauiEntry]) -> _NodePriority | None:
         if name == "PRIORITYF"
     ]
     if any(entry.index.upper() not in ("", "DEFAULT") for entry, _ in formulas):
-        return None  # a formula for some nodes only
+        return None  # PRIORITYF of only some nodes
     if not formulas:
         return _NodePriority(_node_priorities(entries))
     text = formulas[-1][1]
@@ -245,13 +257,13 @@ def _node_priority(entries: Sequence[MauiEntry]) -> _NodePriority | None:
 
 
 _ALONE: Final = re.compile(r"\s*([+-]?)\s*(?:\d+(?:\.\d+)?\s*\*\s*)?([A-Z]+)\s*")
-"""A function of one term, which may have a factor."""
+"""A PRIORITYF of one term, with or without a factor."""
 _PRIORITY_SUMMAND: Final = re.compile(r"(^\s*[+-]?|[+-])\s*(?:(\d*\.?\d+)\s*\*\s*)?PRIORITY(?=\s*(?:[+-]|$))")
-"""A summand of the PRIORITY of the node, with its sign and its factor."""
+"""A summand of PRIORITYF with the PRIORITY of the node, its sign and its factor."""
 
 
 def _node_priorities(entries: Sequence[MauiEntry]) -> dict[str, float]:
-    """The PRIORITY of single nodes by name, above the PRIORITY of all others."""
+    """Return the PRIORITY of single nodes by name, minus the PRIORITY of all others."""
     found, others = {}, 0.0
     for entry in entries:
         for name, _, value in entry.attributes() if entry.name == "NODECFG" else ():
@@ -264,7 +276,7 @@ def _node_priorities(entries: Sequence[MauiEntry]) -> dict[str, float]:
 
 
 def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
-    """All NODECFG parameters."""
+    """Translate all NODECFG parameters."""
     scaled = {
         entry.name: entry.value.upper() in ("TRUE", "ON", "YES", "1")
         for entry in entries
@@ -280,9 +292,9 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
         if entry.name != "NODECFG":
             continue
         if entry.rest or not entry.value:
-            message = f"cannot be read: {entry.rest[:40]!r}" if entry.rest else "says nothing"
+            message = f"cannot be read: {entry.rest[:40]!r}" if entry.rest else "it has no attribute"
             done.note(
-                Verdict.BLOCKER if entry.rest else Verdict.NO_MATTER, entry.line, entry.setting, message
+                Verdict.BLOCKER if entry.rest else Verdict.NOT_NEEDED, entry.line, entry.setting, message
             )
         for name, _, value in entry.attributes():
             setting = f"{entry.setting} {name}"
@@ -295,48 +307,51 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
             elif name == "GRES":
                 done.note(Verdict.BLOCKER, entry.line, setting, _ON_SERVER_RESOURCE)
             elif name == "ACCESS" and value.upper() == "SHARED":
-                done.note(Verdict.NO_MATTER, entry.line, setting, "nodes are shared")
+                done.note(Verdict.NOT_NEEDED, entry.line, setting, "nodes are shared")
             elif name in ("PRIORITY", "PRIORITYF") and ordered:
                 _note_node_priority(entry, name, value, order, done)
             elif name in _ATTRIBUTES:
                 done.note(_ATTRIBUTES[name][0], entry.line, setting, _ATTRIBUTES[name][1])
             else:
-                done.strange(entry.line, setting, "Maui")
+                done.note_undocumented(entry.line, setting, "Maui")
 
 
 def _floating_resources(entry: MauiEntry, setting: str, value: str, done: ImportResult) -> None:
-    """``GRES=matlab:5,fluent``: resources of no node, here licences."""
+    """Translate ``GRES=matlab:5,fluent``, resources of the whole cluster, to licences."""
     for part in filter(None, re.split("[,;+]", value)):
         name, _, amount = part.partition(":")
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,62}", name) or not re.fullmatch(r"\d{0,9}", amount):
-            done.note(
-                Verdict.BLOCKER, entry.line, setting, f"{part!r} is no resource with a number of copies"
-            )
+            done.note(Verdict.BLOCKER, entry.line, setting, f"{part!r} is not NAME or NAME:COUNT")
             continue
         done.table("licences")[name] = {"copies": int(amount or 1)}
-        message = f"licences.{name}.copies = {int(amount or 1)}, which jobs request by -l gres={name}:N"
+        message = f"licences.{name}.copies = {int(amount or 1)}; jobs request it by -l gres={name}:N"
         done.note(Verdict.TRANSLATED, entry.line, setting, message)
 
 
 def _note_node_priority(
     entry: MauiEntry, name: str, value: str, order: _NodePriority | None, done: ImportResult
 ) -> None:
-    """Add a finding for the PRIORITY or the PRIORITYF of nodes, where it decides."""
+    """Add a finding for the PRIORITY or the PRIORITYF of nodes."""
     setting = f"{entry.setting} {name}"
     every = entry.index.upper() in ("", "DEFAULT")
     if order is None or (name == "PRIORITY" and not value.lstrip("+-").isdecimal()):
         done.note(Verdict.DIFFERS, entry.line, setting, _NO_ORDER)
     elif name == "PRIORITY" and not order.points:
         done.note(
-            Verdict.NO_MATTER, entry.line, setting, "PRIORITYF has no term PRIORITY, or all have the same"
+            Verdict.NOT_NEEDED,
+            entry.line,
+            setting,
+            "PRIORITYF has no term PRIORITY, or all nodes have the same PRIORITY",
         )
     elif name == "PRIORITY":
-        message = "subtracted from the points of the named nodes: the order is the same"
+        message = "subtracted from the points of the named nodes, which keeps the order"
         done.note(Verdict.TRANSLATED, entry.line, setting, message if every else "node_choice.prefer")
     elif order.arrange:
-        message = f"node_choice.arrange: {order.arrange}; only among nodes free at the same start"
+        message = (
+            f"node_choice.arrange: {order.arrange}; it decides only among nodes that allow the same start"
+        )
         jobs = "JOBCOUNT" in value.upper()
-        message += ", by free cpus, not by the number of jobs" if jobs else ""
+        message += ", by free cpus instead of the number of jobs" if jobs else ""
         done.note(Verdict.DIFFERS if jobs else Verdict.TRANSLATED, entry.line, setting, message)
     else:
         done.note(Verdict.TRANSLATED, entry.line, setting, "node_choice")
@@ -348,18 +363,21 @@ def _speed(
     try:
         speed = number(value)
     except ValueError:
-        done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
+        done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is not a number, and is ignored")
         return
     if not any(scaled.values()) or speed <= 0 or entry.index.upper() in ("", "DEFAULT"):
-        message = "neither USEMACHINESPEED nor USEMACHINESPEEDFORFS is on, or it is of all nodes"
-        done.note(Verdict.NO_MATTER, entry.line, setting, message)
+        message = (
+            "it has no effect: neither USEMACHINESPEED nor USEMACHINESPEEDFORFS is on, or it applies to "
+            "all nodes"
+        )
+        done.note(Verdict.NOT_NEEDED, entry.line, setting, message)
         return
     done.table("speeds")[entry.index] = speed
     if scaled.get("USEMACHINESPEED"):
         done.table("normalised_walltimes")["speed"] = 1.0
         message = (
-            "speeds and normalised_walltimes.speed = 1: walltimes are for nodes of speed 1, and are set for "
-            "the nodes of a job at its start; speeds count in fair share, too"
+            "speeds and normalised_walltimes.speed = 1: a walltime is for nodes of speed 1, and is set at "
+            "the start for the speed of the job's nodes; speeds count in fair share, too"
         )
         done.note(Verdict.DIFFERS, entry.line, setting, message)
     else:

@@ -1,4 +1,4 @@
-"""Maui's parameters without a value to translate: most of appendix F of its guide."""
+"""Maui's parameters whose values are not translated: most of appendix F of its guide."""
 
 from collections.abc import Mapping
 
@@ -9,21 +9,25 @@ OFF = frozenset({"", "0", "0.0", "OFF", "FALSE", "NO", "NONE", "[NONE]", "N", "F
 """Values that switch a parameter off."""
 
 _PLANNED = "every job has a planned start, not only the first ones"
-_GAPS = "every job is planned, gaps are always filled, in the order of priority"
-_SERVER = "the adapter speaks with pbs_server; see docs/administrators/operate.md"
+_GAPS = "all jobs are planned in the order of their priority, and gaps are always filled"
+_SERVER = "the adapter connects to pbs_server: see docs/administrators/operate.md"
 _STORE = "see [store]"
 _LOG = "see [log]; logs go to the journal"
-_LIMIT_ON_SERVER = "the server's affair: set resources_max of server and queues there"
-_MOM = "the mom ends jobs that use more than they asked for ($enforce, cgroups)"
-_ACCOUNTS = "no bank is asked: budgets are in the table accounts (docs/administrators/accounts.md)"
-_TRIAL = "for simulations and tests of Maui; `schedd replay` does that"
-_QUEUED = "the server's affair: max_user_queuable and max_queuable; qsub then refuses jobs"
-_OLD_LIMIT = (
-    "limits in this old form are not taken over: write them as USERCFG[DEFAULT] MAXJOB=N and import again"
+_LIMIT_ON_SERVER = "the server enforces it: set resources_max of the server and its queues"
+_MOM = "the mom ends jobs that use more than they requested ($enforce, cgroups)"
+_ACCOUNTS = (
+    "schedd does not connect to a bank: budgets are in the table accounts (docs/administrators/accounts.md)"
 )
-_OLD_RESERVATION = "reservations in this old form are not taken over: write them as SRCFG[NAME]"
-_QOS = "a QOS in this old form is not taken over: write it as QOSCFG[NAME] and import again"
-_NO, _OTHER, _STOP = Verdict.NO_MATTER, Verdict.DIFFERS, Verdict.BLOCKER
+_TRIAL = "for simulations and tests of Maui: use `schedd replay`"
+_QUEUED = "the server enforces it: set max_user_queuable and max_queuable; qsub then refuses jobs"
+_OLD_LIMIT = (
+    "limits in this old form are not translated: write them as USERCFG[DEFAULT] MAXJOB=N and import again"
+)
+_OLD_RESERVATION = (
+    "reservations in this old form are not translated: write them as SRCFG[NAME] and import again"
+)
+_QOS = "a QOS in this old form is not translated: write it as QOSCFG[NAME] and import again"
+_NO, _OTHER, _STOP = Verdict.NOT_NEEDED, Verdict.DIFFERS, Verdict.BLOCKER
 
 
 def _table(verdict: Verdict, message: str, names: str) -> dict[str, tuple[Verdict, str]]:
@@ -44,9 +48,13 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
         "RESERVATIONTHRESHOLDVALUE RESDEPTH MAXJOBPERITERATION RESERVATIONQOSLIST",
     ),
     **_table(
-        _NO, "requests of several nodes and parts are planned", "ENABLEMULTINODEJOBS ENABLEMULTIREQJOBS"
+        _NO,
+        "requests of several nodes and of several parts are supported",
+        "ENABLEMULTINODEJOBS ENABLEMULTIREQJOBS",
     ),
-    **_table(_NO, "a refused start waits longer each time: refusal_wait, refusal_most", "DEFERTIME"),
+    **_table(
+        _NO, "after each refused start a job waits longer: see refusal_wait and refusal_most", "DEFERTIME"
+    ),
     **_table(_NO, "see returns_most", "DEFERCOUNT DEFERSTARTCOUNT"),
     **_table(
         _NO,
@@ -58,7 +66,10 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
         "COMPUTEHOSTS METAMAXTASKS MINDISPATCHTIME MACHINECONFIGFILE NODEDOWNSTATEDELAYTIME JOBMAXSTARTTIME",
     ),
     **_table(_NO, "see [server]", "SERVERHOST SERVERPORT SERVERNAME SCHEDCFG"),
-    "SERVERMODE": (_NO, "see mode of the adapter: NORMAL is scheduler, TEST and SIMULATION are shadow"),
+    "SERVERMODE": (
+        _NO,
+        "see mode of the adapter: NORMAL corresponds to scheduler, TEST and SIMULATION to shadow",
+    ),
     **_table(_NO, "name them in admins and operators of [auth]", "ADMIN1 ADMIN2 ADMIN3 ADMIN4 ADMINS"),
     **_table(_NO, "see [auth]", "ADMINHOST ADMINHOSTS ADMINCFG"),
     **_table(
@@ -79,7 +90,7 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
         "STATDIR CHECKPOINTFILE CHECKPOINTINTERVAL CHECKPOINTEXPIRATIONTIME SERVERHOMEDIR SERVERCONFIGFILE "
         "LOCKFILE",
     ),
-    **_table(_NO, "there are no such tools", "TOOLSDIR DISPLAYFLAGS UMASK"),
+    **_table(_NO, "it concerns only Maui's commands", "TOOLSDIR DISPLAYFLAGS UMASK"),
     **_table(
         _NO,
         _TRIAL,
@@ -98,12 +109,13 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     ),
     **_table(
         _OTHER,
-        "alerts are metrics, webhooks and lines of the log, users get mail by [notify]: no program is run",
+        "schedd runs no program: alerts are in the metrics, webhooks and the log, and users get mail "
+        "by [notify]",
         "NOTIFICATIONPROGRAM NOTIFICATIONINTERVAL MAILPROGRAM FEEDBACKPROGRAM",
     ),
     **_table(
         _NO,
-        "for a resource daemon of Maui's own, which PBS does not have",
+        "it concerns Maui's own resource daemon, which PBS does not need",
         "RESOURCEDAEMON RESOURCEDATAFILE RESOURCELOCKFILE RESOURCEPORT RESOURCEREPORTWAIT "
         "RESOURCESAMPLEINTERVAL",
     ),
@@ -111,21 +123,22 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     **_table(_OTHER, _MOM, "ENFORCERESOURCELIMITS RESOURCELIMITPOLICY RESLIMITPOLICY WCVIOLATIONACTION"),
     **_table(
         _OTHER,
-        "no NODECFG has a SPEED: see speeds and normalised_walltimes (docs/administrators/policy.md)",
+        "it has no effect, since no NODECFG has a SPEED: see speeds and normalised_walltimes "
+        "(docs/administrators/policy.md)",
         "USEMACHINESPEED",
     ),
-    "USEMACHINESPEEDFORFS": (_NO, "the same as speeds in [clusters.NAME.site]"),
-    "USECPUTIME": (_OTHER, "cpu-seconds held count, not those used"),
+    "USEMACHINESPEEDFORFS": (_NO, "speeds in [clusters.NAME.site] always count in fair share"),
+    "USECPUTIME": (_OTHER, "use is counted in cpu-seconds held, not in cpu time used"),
     **_table(_OTHER, _LIMIT_ON_SERVER, "SYSTEMMAXPROCPERJOB SYSTEMMAXPROCSECONDPERJOB SYSTEMMAXJOBWALLTIME"),
     "JOBPRIOACCRUALPOLICY": (
         _OTHER,
-        "waiting counts from when the server says that a job became eligible (etime)",
+        "waiting time counts from the moment at which the job became eligible (etime of the server)",
     ),
     "USESYSTEMQUEUETIME": (
         _OTHER,
-        "waiting counts from when the server says that a job became eligible (etime)",
+        "waiting time counts from the moment at which the job became eligible (etime of the server)",
     ),
-    "MAXJOB": (_NO, "there is no bound on the jobs that are planned"),
+    "MAXJOB": (_NO, "schedd plans any number of jobs"),
     **_table(
         _OTHER,
         _QUEUED,
@@ -164,63 +177,67 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     **_table(_STOP, NO_PREEMPTION, "PREEMPTPOLICY PREEMPTIONPOLICY PREEMPTPRIOJOBSELECTWEIGHT"),
     **_table(
         _STOP,
-        "not translated: define the partition by its nodes or their properties in partitions.sets, and its "
+        "not translated: define partitions by their nodes or properties in partitions.sets, and their "
         "limits in limits with partition (docs/administrators/partitions.md)",
         "FEATUREPARTITIONHEADER USELOCALMACHINEPRIORITY",
     ),
     **_table(
         _OTHER,
-        "not translated: of the nodes that allow the earliest start those are taken that node_choice prefers "
+        "not translated: among the nodes that allow the earliest start, node_choice decides "
         "(docs/administrators/partitions.md)",
         "NODEALLOCATIONPOLICY NODEALLOCMAXPS ALLOCLOCALITYPOLICY TASKDISTRIBUTIONPOLICY",
     ),
-    **_table(_NO, "nodes have the properties that the server names", "FEATURENODETYPEHEADER"),
+    **_table(_NO, "properties of nodes come from the server", "FEATURENODETYPEHEADER"),
     "FEATUREPROCSPEEDHEADER": (_OTHER, "see speeds in [clusters.NAME.site]"),
     **_table(
         _STOP,
-        "nodes are never given more than they have: raise np of the nodes on the server",
+        "schedd never overcommits nodes: raise np of the nodes on the server",
         "NODECPUOVERCOMMITFACTOR NODEMEMOVERCOMMITFACTOR",
     ),
-    "PARIGNQUEUELIST": (_STOP, "jobs of these queues would be started: stop the queues on the server"),
-    "FSSECONDARYGROUPS": (_STOP, "in fair share and limits only the group of a job counts"),
+    "PARIGNQUEUELIST": (_STOP, "schedd would start jobs of these queues: stop the queues on the server"),
+    "FSSECONDARYGROUPS": (_STOP, "only a job's own group counts in fair share and limits"),
     "FSENFORCEMENT": (
         _STOP,
-        'fair share only sorts: limits with counts = "used" are hard bounds of use',
+        'fair share only orders jobs: write hard bounds on use in [[limits]], with counts = "used"',
     ),
-    "FSCONFIGFILE": (_STOP, "that file is not read: insert its contents here and import again"),
+    "FSCONFIGFILE": (
+        _STOP,
+        "it names another file, which is not read: insert its contents here and import again",
+    ),
     "REJECTNEGPRIOJOBS": (
         _OTHER,
-        "a job of negative priority waits like others, and starts, unless formula.threshold holds it back",
+        "a job with a negative priority waits and starts like others, unless formula.threshold holds it",
     ),
     "ENABLENEGJOBPRIORITY": (_NO, "priorities may be negative"),
-    **_table(
-        _OTHER, "the server's affair: its default queue and defaults", "DEFAULTACCOUNT DEFAULTCLASSLIST"
-    ),
-    "IGNPBSGROUPLIST": (_OTHER, "the group that the server names counts"),
-    "JOBSIZEPOLICY": (_NO, "only the cpus asked for count"),
+    **_table(_OTHER, "the server sets default queues and other defaults", "DEFAULTACCOUNT DEFAULTCLASSLIST"),
+    "IGNPBSGROUPLIST": (_OTHER, "a job's group comes from the server"),
+    "JOBSIZEPOLICY": (_NO, "only the requested cpus count"),
     "JOBPRIOF": (
         _STOP,
-        "not translated: write it as a formula, whose terms may be compared (docs/administrators/formula.md)",
+        "not translated: write it as a formula, which may have comparisons (docs/administrators/formula.md)",
     ),
     "RESCTLPOLICY": (
         _OTHER,
-        "operators and admins make reservations, and users book times as [bookings] allows",
+        "operators and admins make reservations; users make bookings, as [bookings] allows",
     ),
     "MINADMINSTIME": (
         _NO,
-        "jobs wait by the plan before others are preempted: see wait and min_run of the table preemption",
+        "see wait and min_run of the table preemption",
     ),
     "ENABLEPOSUSERPRIORITY": (_NO, "see USERPRIOWEIGHT"),
     **_table(
         _NO,
-        "a preemption is planned for each preemptor that it lets start earlier: see the table preemption",
+        "the planner preempts for each preemptor that can then start earlier: see the table preemption",
         "GUARANTEEDPREEMPTION PREEMPTSEARCHDEPTH",
     ),
-    "JOBPREEMPTMINACTIVETIME": (_STOP, "see min_run of the table preemption, which the file does not give"),
-    "JOBPREEMPTMAXACTIVETIME": (_STOP, "a job may be preempted until it ends"),
-    "USEJOBREGEX": (_NO, "only for Maui's commands"),
+    "JOBPREEMPTMINACTIVETIME": (
+        _STOP,
+        "set min_run of the table preemption, which this file does not define",
+    ),
+    "JOBPREEMPTMAXACTIVETIME": (_STOP, "schedd may preempt a job until it ends"),
+    "USEJOBREGEX": (_NO, "it concerns only Maui's commands"),
 }
-"""By name: verdict and reason if it is on. A parameter that is off has no effect."""
+"""Verdict and message by name, for parameters that are on. A parameter that is off has no effect."""
 
 MOAB_ALONE = frozenset(
     [

@@ -18,13 +18,13 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 
 
 _OPEN_TO_ALL: Final = (
-    "the list restricts the job here; without SYSCFG PLIST= all partitions are open to every job there, "
-    "whatever the lists say: remove it from partitions.defaults if that is meant"
+    "schedd obeys this list. Maui opens all partitions to all jobs if the file has no SYSCFG PLIST: to "
+    "keep that, remove the list from partitions.defaults"
 )
 
 
 def translate_partitions(entries: Sequence[MauiEntry], done: ImportResult) -> None:
-    """The table ``partitions``, and a finding for each PARTITION, PLIST and PDEF."""
+    """Write the table ``partitions``, with a finding for each PARTITION, PLIST and PDEF."""
     sets = _translate_nodes(entries, done)
     if not sets:
         for entry, name, value in _lists(entries):
@@ -72,7 +72,7 @@ def _translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> dict[s
             setting = f"{entry.setting} PARTITION"
             if value.upper() in ALL_NODES:
                 done.note(
-                    Verdict.NO_MATTER, entry.line, setting, "nodes are in no partition unless one has them"
+                    Verdict.NOT_NEEDED, entry.line, setting, "it means all nodes; nodes need no partition"
                 )
             elif not _NAME.fullmatch(value) or entry.index.upper() in FOR_ALL:
                 message = (
@@ -86,7 +86,7 @@ def _translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> dict[s
 
 
 def _lists(entries: Sequence[MauiEntry]) -> Iterator[tuple[MauiEntry, str, str]]:
-    """Each PLIST and PDEF with a value: its entry, name and value."""
+    """Yield entry, name and value of each PLIST and PDEF with a value."""
     for entry in entries:
         if entry.name in _WHO:
             for name, _, value in entry.attributes():
@@ -101,7 +101,7 @@ def _names_in(value: str) -> list[str]:
 def _note_without_partitions(entry: MauiEntry, name: str, value: str, done: ImportResult) -> None:
     setting = f"{entry.setting} {name}"
     if all(one.upper() in ALL_NODES for one in _names_in(value)):
-        done.note(Verdict.NO_MATTER, entry.line, setting, "the file has no partitions")
+        done.note(Verdict.NOT_NEEDED, entry.line, setting, "the file has no partitions")
     else:
         done.note(Verdict.BLOCKER, entry.line, setting, _unlisted(_names_in(value)))
 
@@ -117,18 +117,21 @@ def _unlisted(names: Sequence[str]) -> str:
 def _known_names(
     entry: MauiEntry, name: str, value: str, sets: dict[str, dict[str, list[str]]], done: ImportResult
 ) -> list[str] | None:
-    """The partitions of a list; None, with a finding: it has no effect or cannot be translated."""
+    """Return the partitions of a list; None, with a finding, if it has no effect or no equivalent."""
     setting, names = f"{entry.setting} {name}", _names_in(value)
     marks = [mark for mark in "&^" if mark in value]
     if marks and name == "PLIST":
-        message = f"lists are joined: write the partitions that {marks[0]} leaves into partitions.defaults"
+        message = (
+            f"schedd joins the lists of a job, and has no {marks[0]}: write the resulting partitions into "
+            "partitions.defaults"
+        )
         done.note(Verdict.BLOCKER, entry.line, setting, message)
         return None
     if any(one.upper() in ("ALL", "BASE") for one in names):
-        done.note(Verdict.NO_MATTER, entry.line, setting, "all partitions are open without a list")
+        done.note(Verdict.NOT_NEEDED, entry.line, setting, "it opens all partitions, as without a list")
         return None
     if any(one.upper() == "DEFAULT" for one in names):
-        message = "give the nodes that are in no partition one of their own, and name it instead of DEFAULT"
+        message = "put the nodes without a partition into one, and name it instead of DEFAULT"
         done.note(Verdict.BLOCKER, entry.line, setting, message)
         return None
     unknown = [one for one in names if one not in sets]
@@ -139,7 +142,7 @@ def _known_names(
 
 
 def _join_everybody(tables: dict[tuple[str, str], dict[str, Any]], everybody: list[str]) -> None:
-    """Add the partitions that are open to everybody to all lists."""
+    """Add the partitions that are open to all users to every list."""
     if not everybody:
         return
     tables.setdefault(("user", ""), {})

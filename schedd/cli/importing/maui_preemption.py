@@ -1,4 +1,4 @@
-"""Preemption in Maui and Moab, as the table preemption: PREEMPTOR, PREEMPTEE, and PREEMPTPOLICY."""
+"""Preemption in Maui and Moab (PREEMPTOR, PREEMPTEE, PREEMPTPOLICY), translated to the table preemption."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -28,7 +28,7 @@ _POLICIES: Final[Mapping[str, str]] = {
 
 
 def translate_preemption(entries: Sequence[MauiEntry], done: ImportResult) -> None:
-    """Write the table preemption, if jobs with a name of their own may preempt others."""
+    """Write the table preemption, if the file names jobs that may preempt others."""
     table: dict[str, dict[str, list[str]]] = {}
     for entry in entries:
         for role, selector in _roles(entry):
@@ -46,7 +46,7 @@ def translate_preemption(entries: Sequence[MauiEntry], done: ImportResult) -> No
 
 
 def is_selected_by_preemption(entry: MauiEntry, done: ImportResult) -> bool:
-    """Return whether the table preemption has what the flags of an entry say of preemption."""
+    """Return whether the table preemption was written, and includes the flags of this entry."""
     return "preemption" in done.site and any(True for _ in _roles(entry))
 
 
@@ -70,7 +70,12 @@ def _translate_min_run(entry: MauiEntry, done: ImportResult) -> None:
             raise ValueError(f"{entry.value} is longer than ten years")
         done.table("preemption")["min_run"] = least
     except ValueError as error:
-        done.note(Verdict.BLOCKER, entry.line, entry.setting, f"a job may be preempted at once: {error}")
+        done.note(
+            Verdict.BLOCKER,
+            entry.line,
+            entry.setting,
+            f"not understood, so that a job may be preempted as soon as it runs: {error}",
+        )
     else:
         message = f"preemption.min_run = {done.table('preemption')['min_run']}"
         done.note(Verdict.TRANSLATED, entry.line, entry.setting, message)
@@ -79,7 +84,7 @@ def _translate_min_run(entry: MauiEntry, done: ImportResult) -> None:
 def _translate_policy(entry: MauiEntry, done: ImportResult) -> None:
     method = _POLICIES.get(entry.value.strip().upper())
     if method is None:
-        message = f"jobs are suspended, checkpointed or requeued for others, never {entry.value.lower()}ed"
+        message = f"preemption.methods has no {entry.value}: only suspend, checkpoint and requeue"
         done.note(Verdict.BLOCKER, entry.line, entry.setting, message)
         return
     done.table("preemption")["methods"] = [method]

@@ -1,4 +1,4 @@
-"""QOS of Maui and Moab: QOSCFG, and QDEF and QLIST of users, groups, accounts, queues and of all."""
+"""QOS of Maui and Moab: QOSCFG, and QDEF and QLIST of users, groups, accounts, queues and of the system."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,13 +11,13 @@ from schedd.cli.importing.result import ImportResult, Verdict, number
 _KINDS = {**OWNERS, "CLASSCFG": "queue"}
 _SEPARATORS = re.compile(r"[,:+]")
 _MODIFIERS = "&^!@="
-"""Signs after the name of a list or in front of a QOS, which say how the list is combined with others."""
+"""Signs after the name of a list or in front of a QOS: how the list is combined with others."""
 _NAME = re.compile(r"[^\s,:;=]{1,64}")
 _MAX_PRIORITY = 1e9
 
 
 def translate_qos(weights: MauiWeights, entries: Sequence[MauiEntry], done: ImportResult) -> frozenset[str]:
-    """The table qos, and a finding for each PRIORITY, QDEF and QLIST. Return the names of its levels."""
+    """Write the table qos, with a finding for each PRIORITY, QDEF and QLIST. Return its levels' names."""
     named = {entry.index for entry in entries if entry.name == "QOSCFG" and _NAME.fullmatch(entry.index)}
     lists = list(_named_levels(entries, done))
     defaults = [one for one in lists if one[1] == "QDEF"]
@@ -44,7 +44,10 @@ def translate_qos(weights: MauiWeights, entries: Sequence[MauiEntry], done: Impo
             any(entry.name == "CLASSCFG" for entry, *_ in defaults)
             and len({e.name for e, *_ in defaults}) > 1
         ):
-            message = "of several defaults the queue's goes first here, then the user's, account's, group's"
+            message = (
+                "if a job has several defaults, the queue's comes first, then the user's, the account's "
+                "and the group's"
+            )
             done.note(Verdict.DIFFERS, 0, "QDEF", message)
     return frozenset(levels)
 
@@ -52,7 +55,7 @@ def translate_qos(weights: MauiWeights, entries: Sequence[MauiEntry], done: Impo
 def _named_levels(
     entries: Iterable[MauiEntry], done: ImportResult
 ) -> Iterable[tuple[MauiEntry, str, list[str]]]:
-    """Each QDEF and QLIST with the valid names in it."""
+    """Yield each QDEF and QLIST with its valid names."""
     for entry in entries:
         if entry.name not in _KINDS and entry.name != "SYSCFG":
             continue
@@ -61,7 +64,7 @@ def _named_levels(
                 names = [one.strip(_MODIFIERS) for one in _SEPARATORS.split(value)]
                 for one in names:
                     if one and not _NAME.fullmatch(one):
-                        message = f"{one!r} is no name of a QOS: left out"
+                        message = f"{one!r} is not a valid name of a QOS, and is left out"
                         done.note(Verdict.BLOCKER, entry.line, f"{entry.setting} {key}", message)
                 valid = [one for one in names if _NAME.fullmatch(one)]
                 if valid or not any(names):
@@ -73,7 +76,7 @@ def _set_access(
     lists: Iterable[tuple[MauiEntry, str, list[str]]],
     by_index: dict[str, str],
 ) -> None:
-    """The lists of users, groups, accounts and queues of each level. A default is open to its owners."""
+    """Set the users, groups, accounts and queues of each level. A default QOS is open to its owners."""
     open_to_all = {"DEFAULT"}
     for entry, _, names in lists:
         for name in names:
@@ -104,8 +107,8 @@ def _set_defaults(
 def _note_unused(entries: Iterable[MauiEntry], levels: dict[str, dict[str, Any]], done: ImportResult) -> None:
     for entry in entries:
         if entry.name == "QOSCFG" and entry.index not in levels:
-            message = "no QDEF and no QLIST names it, so that no job has it: left out"
-            done.note(Verdict.NO_MATTER, entry.line, entry.setting, message)
+            message = "left out: no QDEF or QLIST names it, so that no job can have it"
+            done.note(Verdict.NOT_NEEDED, entry.line, entry.setting, message)
 
 
 def _set_priorities(
@@ -126,13 +129,13 @@ def _set_priorities(
             try:
                 found[entry.index] = number(value)
             except ValueError:
-                done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
+                done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is not a number, and is ignored")
                 continue
             if weight:
                 done.note(Verdict.TRANSLATED, entry.line, setting, "priority of qos.levels")
             else:
                 message = "the weight of QOS priorities is 0: priority.qos = 0"
-                done.note(Verdict.NO_MATTER, entry.line, setting, message)
+                done.note(Verdict.NOT_NEEDED, entry.line, setting, message)
     if not found:
         return
     most = max(1.0, max(map(abs, found.values())) / _MAX_PRIORITY)

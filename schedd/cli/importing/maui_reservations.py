@@ -11,30 +11,30 @@ _ORDER = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
 _ACCESS = {"USERLIST": "users", "GROUPLIST": "groups", "ACCOUNTLIST": "accounts", "CLASSLIST": "queues"}
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _TIMES = frozenset({"PERIOD", "STARTTIME", "ENDTIME", "DAYS", "HOSTLIST"})
-_NO_MATTER = frozenset({"DEPTH", "PRIORITY", "COMMENT", "CHARGEACCOUNT", "ACCESS", "NAME"})
-_SHORT = ("TIMELIMIT", "MAXTIME")  # how long a job may be in the reservation that no list lets in
+_IRRELEVANT = frozenset({"DEPTH", "PRIORITY", "COMMENT", "CHARGEACCOUNT", "ACCESS", "NAME"})
+_SHORT = ("TIMELIMIT", "MAXTIME")  # longest part of a job in the reservation, without being on a list
 _TASKS = ("TASKCOUNT", "RESOURCES", "TPN")
 _UNITS = {"PROCS": ("cores", 1), "GPUS": ("gpus", 1), "GPU": ("gpus", 1), "MEM": ("mem", 1024)}
-"""Settings of task resources, with their factors: MEM is in MB."""
+"""Resources of a task, with their names in schedd.toml and their units: MEM is in MB."""
 """Resources of a task that can be reserved."""
-_FEATURES = ("NODEFEATURES", "FEATURES")  # features that all of its nodes have
+_FEATURES = ("NODEFEATURES", "FEATURES")  # features that all nodes of the reservation have
 _SEPARATORS = re.compile(r"[,:|\s]+")
 _FLAGS = frozenset({"IGNSTATE", "SPACEFLEX"})
-"""Flags that say which nodes it takes while some are down or in use."""
+"""Flags that choose other nodes while some are down or in use."""
 _TAKEN = frozenset({*_SHORT, *_TASKS, *_FEATURES, "TIMELOGIC", "TRIGGER", "FLAGS", "OWNER"})
 _MISSING = {  # unsupported: the corresponding attributes
-    "numbers of tasks that change by themselves": ("MAXTASKS", "MINTASKS"),
+    "task counts that change automatically": ("MAXTASKS", "MINTASKS"),
     "access by the size of jobs": ("PROCLIMIT",),
-    "access by quality of service": ("QOSLIST",),
-    "access by job requests": ("JOBATTRLIST",),
-    "partitions": ("PARTITION",),
-    "reservations given back when idle": ("IDLETIME",),
+    "access by QOS": ("QOSLIST",),
+    "access by the requests of jobs": ("JOBATTRLIST",),
+    "reservations of a partition": ("PARTITION",),
+    "reservations that end when they are idle": ("IDLETIME",),
 }
 _NEEDED_BY = {name: what for what, names in _MISSING.items() for name in names}
 
 
 class _InexpressibleError(ValueError):
-    """An entry without equivalent in schedd.toml; ``example``: where equal lines differ."""
+    """An entry has no equivalent in schedd.toml; ``example`` is the part in which equal lines differ."""
 
     def __init__(self, message: str, example: str) -> None:
         super().__init__(f"{example}: {message}")
@@ -43,7 +43,9 @@ class _InexpressibleError(ValueError):
 
 
 def translate_reservations(entries: list[MauiEntry], today: date, zone: str, done: ImportResult) -> None:
-    """SRCFG parameters; those of a name are one reservation. The first window is in today's week."""
+    """Translate SRCFG parameters; those with the same index are one reservation. Its first window is in
+    today's week.
+    """
     said: dict[str, dict[str, str]] = {}
     lines: dict[str, list[int]] = {}
     for entry in entries:
@@ -58,12 +60,12 @@ def translate_reservations(entries: list[MauiEntry], today: date, zone: str, don
         try:
             table = _reservation(attributes, today)
         except _InexpressibleError as error:
-            message = f"not taken over, so that its nodes are open to all: {error.message}"
+            message = f"not translated, so that its nodes are open to all jobs: {error.message}"
             for line in lines[name]:
                 done.note(Verdict.BLOCKER, line, setting, message, example=error.example)
             continue
         except ValueError as error:
-            message = f"not taken over, so that its nodes are open to all: {error}"
+            message = f"not translated, so that its nodes are open to all jobs: {error}"
             for line in lines[name]:
                 done.note(Verdict.BLOCKER, line, setting, message)
             continue
@@ -76,56 +78,63 @@ def translate_reservations(entries: list[MauiEntry], today: date, zone: str, don
 def _reservation_finding(
     said: dict[str, str], table: dict[str, object], zone: str, line: int, setting: str
 ) -> tuple[Verdict, int, str, str]:
-    message = f"a reservation, on the clock of {zone}"
+    message = f"a reservation, with times in the zone {zone}"
     differs = []
     if "shorter" in table:
         differs.append(
-            "jobs up to that walltime have access (shorter), not jobs that overlap it for that long"
+            "jobs with up to that walltime have access (shorter); in Maui, jobs that overlap it for at "
+            "most that time"
         )
     if "RESOURCES" in said and "total" not in table:
-        differs.append("as many tasks as its nodes can hold are whole nodes")
+        differs.append("as many tasks as its nodes can hold: whole nodes are reserved")
     if "total" in table:
-        differs.append("its cores are kept on the first of these nodes that are up, not on any of them")
+        differs.append("its cores are reserved on the first of these nodes that are up, not on any of them")
     if said.get("OWNER"):
-        differs.append("OWNER is not charged with unused time and may not change it: operators and admins do")
+        differs.append(
+            "OWNER is not charged for unused time, and cannot change the reservation: operators and admins "
+            "can"
+        )
     if said.get("FLAGS"):
-        differs.append(f"{said['FLAGS']} has no effect: its nodes stay the same while some are down")
+        differs.append(f"{said['FLAGS']} has no effect: the reservation keeps its nodes while some are down")
     if said.get("TRIGGER"):
         differs.append(
-            "no program is run for it (TRIGGER): see webhooks and alerts in docs/administrators/operate.md"
+            "schedd runs no program for it (TRIGGER): see webhooks and alerts in "
+            "docs/administrators/operate.md"
         )
     if not any(key in table for key in (*_ACCESS.values(), "shorter")):
-        message += "; without access for anyone, as in the file"
+        message += "; nobody has access, as in the file"
     if said.get("PERIOD", "").upper() == "INFINITY":
         message += (
-            "; as consecutive weeks, known 60 days ahead: a job that could run only there gets a "
-            "start after that, not the answer that it never starts"
+            "; it is a series of weeks without an end, planned 60 days ahead: a job that can run only on "
+            "its nodes gets a start after that, although it can never start"
         )
         return Verdict.DIFFERS, line, setting, "; ".join([message, *differs])
     return Verdict.DIFFERS if differs else Verdict.TRANSLATED, line, setting, "; ".join([message, *differs])
 
 
 def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
-    """The same as a table of schedd.toml. Raises ValueError if there is no equivalent."""
+    """Return the reservation as a table of schedd.toml. Raises ValueError if there is no equivalent."""
     missing = sorted(name for name in said.keys() & _NEEDED_BY.keys() if said[name])
     if missing:
         kinds = " and ".join(dict.fromkeys(_NEEDED_BY[name] for name in missing))
-        raise ValueError(f"{', '.join(missing)}: there are no {kinds}")
+        raise ValueError(f"{', '.join(missing)}: schedd has no {kinds}")
     required = sorted(name for name in _SHORT if said.get(name, "").endswith("*"))
     if required:
-        raise ValueError(f"{required[0]}={said[required[0]]}: one match is enough, and none is required")
+        raise ValueError(
+            f"{required[0]}={said[required[0]]}: a job has access by one match, and no match can be required"
+        )
     shorter = [duration(said[name]) for name in _SHORT if said.get(name)]
     lists = [name for name in _ACCESS if said.get(name)]
     if shorter and lists and said.get("TIMELOGIC", "").upper() == "AND":
         raise ValueError(
-            "TIMELOGIC=AND: one match is enough, and jobs cannot be asked both for a list and a walltime"
+            "TIMELOGIC=AND: a job has access by one match, so a list and a walltime cannot both be required"
         )
-    strange = sorted(said.keys() - _ACCESS.keys() - _TIMES - _NO_MATTER - _NEEDED_BY.keys() - _TAKEN)
+    strange = sorted(said.keys() - _ACCESS.keys() - _TIMES - _IRRELEVANT - _NEEDED_BY.keys() - _TAKEN)
     if strange:
         raise ValueError(f"{', '.join(strange)}: not known to this import")
     flags = {flag for flag in _SEPARATORS.split(said.get("FLAGS", "").upper()) if flag} - _FLAGS
     if flags:
-        raise ValueError(f"FLAGS={','.join(sorted(flags))}: there are no such flags of reservations")
+        raise ValueError(f"FLAGS={','.join(sorted(flags))}: schedd's reservations have no such flags")
     return {
         **_window(said, today),
         **_nodes(said),
@@ -136,28 +145,30 @@ def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
 
 
 def _nodes(said: dict[str, str]) -> dict[str, object]:
-    """Its nodes, by name or by features; all nodes where tasks of a number of cores are on any. Raises
-    ValueError.
+    """Return its nodes, by name or by features; all nodes if its tasks have a number of cores on any nodes.
+    Raises ValueError.
     """
     hosts = [host for host in _SEPARATORS.split(said.get("HOSTLIST", "")) if host]
     everywhere = [host.upper() for host in hosts] == ["ALL"]
     features = [one for name in _FEATURES for one in re.split(r"[,:|\s\[\]]+", said.get(name, "")) if one]
     if features and hosts and not everywhere:
-        raise ValueError("HOSTLIST with NODEFEATURES: nodes are named, or have all of some features")
+        raise ValueError("HOSTLIST with NODEFEATURES: name nodes, or features, but not both")
     if features:
         return {"features": list(dict.fromkeys(features))}
     if everywhere or (not hosts and "total" in _parts(said)):
         return {"everywhere": True}
     if not hosts:
-        raise ValueError("it names no HOSTLIST: there are no reservations of just any nodes")
+        raise ValueError("it has no HOSTLIST: schedd cannot reserve whole nodes without naming them")
     odd = [host for host in hosts if not _HOST.fullmatch(host)]
     if odd:
-        raise _InexpressibleError("HOSTLIST is a pattern: name the nodes, or a property of theirs", odd[0])
+        raise _InexpressibleError(
+            "HOSTLIST is a pattern: name the nodes, or a property of these nodes", odd[0]
+        )
     return {"nodes": hosts}
 
 
 def _parts(said: dict[str, str]) -> dict[str, object]:
-    """The cores, gpus and memory of its tasks; empty for whole nodes. Raises ValueError.
+    """Return the cores, gpus and memory of its tasks; empty for whole nodes. Raises ValueError.
 
     A task has the resources of RESOURCES, by default all processors of a node (PROCS:-1).
     """
@@ -167,28 +178,34 @@ def _parts(said: dict[str, str]) -> dict[str, object]:
     for part in re.split(r"[;,+]", said.get("RESOURCES", "") or "PROCS:-1"):
         name, _, amount = part.partition(":" if ":" in part else "=")
         if name.strip().upper() not in _UNITS:
-            raise ValueError(f"RESOURCES={part}: only cores, gpus and memory are reserved (PROCS, GPUS, MEM)")
+            raise ValueError(
+                f"RESOURCES={part}: only cores, gpus and memory can be reserved (PROCS, GPUS, MEM)"
+            )
         unit, factor = _UNITS[name.strip().upper()]
         number = _number("RESOURCES", amount)
         task[unit] = -1 if number == -1 else task.get(unit, 0) + number * factor
     count, per_node = _number("TASKCOUNT", said.get("TASKCOUNT")), _number("TPN", said.get("TPN"))
     if -1 in task.values():
         if len(task) > 1 or count or per_node:
-            raise ValueError("tasks of whole nodes are not counted: name a number of PROCS in RESOURCES")
+            raise ValueError(
+                "TASKCOUNT needs a number of PROCS in RESOURCES: tasks of whole nodes cannot be counted"
+            )
         return {}
     if any(amount < 1 for amount in task.values()):
-        raise ValueError("RESOURCES without a number of PROCS, GPUS or MEM")
+        raise ValueError("RESOURCES has no number of PROCS, GPUS or MEM")
     if min(count, per_node) < 0:
-        raise ValueError("TASKCOUNT and TPN are not negative")
+        raise ValueError("TASKCOUNT and TPN must not be negative")
     if count and per_node:
-        raise ValueError("TASKCOUNT with TPN: nodes with room for so many tasks are not looked for")
+        raise ValueError(
+            "TASKCOUNT with TPN: schedd cannot select nodes by the number of tasks that fit on each"
+        )
     if not count:  # as many tasks as the nodes can hold
         return {}
     return {**{unit: amount * count for unit, amount in task.items()}, "total": True}
 
 
 def _number(name: str, text: str | None) -> int:
-    """The number in an attribute, 0 without one. Raises ValueError."""
+    """Return the number in an attribute; 0 if it has none. Raises ValueError."""
     if not text:
         return 0
     if not re.fullmatch(r"-?\d{1,7}", text.strip()):
@@ -197,28 +214,29 @@ def _number(name: str, text: str | None) -> int:
 
 
 def _names(attribute: str, text: str) -> list[str]:
-    """The users with access, without marks of preference. Raises ValueError for exclusions."""
+    """Return the users with access, without marks of preference. Raises ValueError for exclusions."""
     names = []
     for part in _SEPARATORS.split(text):
         if part.startswith(("!", "~", "^")) or part[-1:] in ("&", "*"):
             raise _InexpressibleError(
-                "access lists name only permitted users, and one match is enough", f"{attribute}={part}"
+                "schedd's access lists name only permitted users, and one match gives access",
+                f"{attribute}={part}",
             )
         names.append(part.strip("+-="))
     return [name for name in names if name]
 
 
 def _window(said: dict[str, str], today: date) -> dict[str, object]:
-    """Begin and end of the first window, and how it comes again."""
+    """Return begin and end of the first window, and its recurrence rule."""
     period = said.get("PERIOD", "DAY").upper()
     if period not in ("DAY", "WEEK", "INFINITY"):
         raise ValueError(f"PERIOD={period} is not understood")
     monday = today - timedelta(days=today.weekday())
-    # Weeks begin on Sunday there.
+    # In Maui, weeks begin on Sunday.
     sunday = datetime.combine(monday - timedelta(days=1), time())
     if period == "INFINITY":
         if said.keys() & {"STARTTIME", "ENDTIME", "DAYS"}:
-            raise ValueError("PERIOD=INFINITY with times of day is not understood")
+            raise ValueError("PERIOD=INFINITY cannot have times of day")
         return {"first": sunday, "last": sunday + timedelta(days=7), "rule": "FREQ=WEEKLY"}
     begin, end = _times(said, period)
     if period == "WEEK":
@@ -235,7 +253,7 @@ def _times(said: dict[str, str], period: str) -> tuple[int, int]:
     whole = 86_400 * (7 if period == "WEEK" else 1)
     begin, end = duration(said.get("STARTTIME", "0")), duration(said.get("ENDTIME", str(whole)))
     if not 0 <= begin < end <= whole:
-        raise ValueError(f"it goes from {said.get('STARTTIME')} to {said.get('ENDTIME')}")
+        raise ValueError(f"it ends at {said.get('ENDTIME')}, before its start at {said.get('STARTTIME')}")
     return begin, end
 
 

@@ -16,13 +16,13 @@ _LEVELS: Final = {
     "account": "account",
     "class": "queue",
 }
-"""By type of a member: the level of its name."""
+"""Level of fair share by type of a member."""
 _MAX_SHARES: Final = 1e9
 
 
 @dataclass(slots=True)
 class _Tree:
-    """What the entries say: nodes of the tree, and members that are no nodes (owners), by level and name."""
+    """The tree in the file: its nodes, and its owners (members that are not nodes) by level and name."""
 
     shares: dict[str, float] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
@@ -32,7 +32,9 @@ class _Tree:
 def translate_share_tree(
     entries: Sequence[MauiEntry], tree: dict[str, object], done: ImportResult
 ) -> str | None:
-    """Translate FSTREE to levels, shares and parents. Return the owners' level; None: no owner fits."""
+    """Translate FSTREE to levels, shares and parents. Return the level of the owners; None if no owner is
+    valid.
+    """
     found, nodes = _Tree(), {entry.index for entry in entries}
     for entry in entries:
         _read_entry(entry, nodes, found, done)
@@ -49,7 +51,7 @@ def translate_share_tree(
     parents = {renamed.get(a, a): renamed.get(b, b) for a, b in found.parents.items()}
     for (level, name), (entry, node, amount) in found.owners.items():
         if level != main:
-            message = f"{level} {name} in {node}: a tree has owners of one level, {main} here"
+            message = f"{level} {name} in {node}: all owners of a tree have the same level, here {main}"
             done.note(Verdict.BLOCKER, entry.line, entry.setting, message)
             continue
         shares[name], parents[name] = amount, renamed.get(node, node)
@@ -67,7 +69,7 @@ def _read_entry(entry: MauiEntry, nodes: set[str], found: _Tree, done: ImportRes
         if name == "SHARES":
             amount = _shares(value)
             if amount is None:
-                _refuse(entry, setting, f"{value!r} is no number from 0 to 10^9", done)
+                _refuse(entry, setting, f"{value!r} is not a number from 0 to 10^9", done)
             else:
                 found.shares[node] = amount
         elif name == "MEMBERLIST":
@@ -84,10 +86,10 @@ def _add_member(
     kind, colon, name = said.rpartition(":")
     amount = _shares(shares) if at else 1.0
     if amount is None:
-        _refuse(entry, setting, f"{member}: {shares!r} is no number from 0 to 10^9", done)
+        _refuse(entry, setting, f"{member}: {shares!r} is not a number from 0 to 10^9", done)
     elif not colon and name in nodes:
         if name in found.parents:
-            _refuse(entry, setting, f"{name} is a member of {found.parents[name]} already", done)
+            _refuse(entry, setting, f"{name} is already a member of {found.parents[name]}", done)
             return
         found.parents[name] = entry.index
         if at:
@@ -95,10 +97,10 @@ def _add_member(
     elif not colon:
         _refuse(entry, setting, f"{name} is unknown: there is no FSTREE[{name}]", done)
     elif kind.lower() not in _LEVELS or not name or "/" in name:
-        _refuse(entry, setting, f"{said}: a member is user, group, acct or class, with a name", done)
+        _refuse(entry, setting, f"{said}: a member has a type (user, group, acct or class) and a name", done)
     elif (_LEVELS[kind.lower()], name) in found.owners:
         first = found.owners[_LEVELS[kind.lower()], name]
-        _refuse(entry, setting, f"{said} is a member of {first[1]} already (line {first[0].line})", done)
+        _refuse(entry, setting, f"{said} is already a member of {first[1]} (line {first[0].line})", done)
     else:
         found.owners[_LEVELS[kind.lower()], name] = entry, entry.index, amount
 

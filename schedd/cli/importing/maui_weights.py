@@ -1,7 +1,7 @@
 """Priorities of Maui: weights, caps, and the PRIORITY of users, groups, accounts and queues.
 
-A term's effective weight is its own times that of its component (Maui Administrator's Guide, 5.1). Weights of
-terms that the table priority does not have become a formula, which replaces all weights of that table.
+A term's effective weight is its own times that of its component (Maui Administrator's Guide, 5.1). If the
+table priority lacks the term of a weight, all weights become a formula, which replaces that table.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ _SUPPORTED_WEIGHTS = {  # sub-component: (its component, the verdict)
     "PROCWEIGHT": ("RESWEIGHT", "priority.size, points for each cpu"),
     "CLASSWEIGHT": ("CREDWEIGHT", "priority.queue, with the PRIORITY of CLASSCFG"),
     "QOSWEIGHT": ("CREDWEIGHT", "priority.qos, with the PRIORITY of QOSCFG"),
-    "USERWEIGHT": ("CREDWEIGHT", "multiplied into the points of classes"),
-    "GROUPWEIGHT": ("CREDWEIGHT", "multiplied into the points of classes"),
-    "ACCOUNTWEIGHT": ("CREDWEIGHT", "multiplied into the points of classes"),
+    "USERWEIGHT": ("CREDWEIGHT", "included in the points of classes"),
+    "GROUPWEIGHT": ("CREDWEIGHT", "included in the points of classes"),
+    "ACCOUNTWEIGHT": ("CREDWEIGHT", "included in the points of classes"),
 }
 FAIR_SHARE_WEIGHTS = {
     "FSUSERWEIGHT": "user",
@@ -24,7 +24,7 @@ FAIR_SHARE_WEIGHTS = {
     "FSACCOUNTWEIGHT": "account",
     "FSCLASSWEIGHT": "queue",
 }
-"""And the level that each is about."""
+"""Weights of fair share, with the level of each."""
 _FORMULA_WEIGHTS = {  # sub-component: (its component, the term of a formula)
     "XFACTORWEIGHT": ("SERVICEWEIGHT", "xfactor"),
     "NODEWEIGHT": ("RESWEIGHT", "nodect"),
@@ -35,36 +35,36 @@ _FORMULA_WEIGHTS = {  # sub-component: (its component, the term of a formula)
     "USERPRIOWEIGHT": ("SERVICEWEIGHT", "min(job_priority, 0)"),
 }
 _POSITIVE_WISHES = "ENABLEPOSUSERPRIORITY"
-"""Whether users may raise the priority of their own jobs, not only lower it."""
-_PRIORITY_TERMS = {  # weight of the table priority: the same in a formula
+"""The parameter that lets users raise the priority of their own jobs, not only lower it."""
+_PRIORITY_TERMS = {  # weight of the table priority: the same term in a formula
     "waiting": "eligible_time / 3600",
     "size": "ncpus",
     "queue": "queue_priority",
     "qos": "qos_priority",
     "fair_share": "fairshare_factor",
 }
-_UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, the kind of credential)
+_UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, what it counts)
     "BYPASSWEIGHT": ("SERVICEWEIGHT", "how often a job was passed over"),
     "SPVIOLATIONWEIGHT": ("SERVICEWEIGHT", "violations of soft limits"),
     "DISKWEIGHT": (
         "RESWEIGHT",
-        "the disk asked for, whose resource is unknown: name it in formula.expression",
+        "the requested disk space; write a formula with the name of that resource (formula.expression)",
     ),
     "PEWEIGHT": ("RESWEIGHT", "processor equivalents"),
     "UJOBWEIGHT": ("RESWEIGHT", "the jobs of the same user"),
     "UPROCWEIGHT": ("RESWEIGHT", "the processors of the same user"),
-    "DIRECTSPECWEIGHT": ("RESWEIGHT", "users named directly"),
-    "FSQOSWEIGHT": ("FSWEIGHT", "the fair share of qualities of service"),
-    "AFSWEIGHT": ("FSWEIGHT", "fair share, by an old name: write FSACCOUNTWEIGHT"),
-    "GFSWEIGHT": ("FSWEIGHT", "fair share, by an old name: write FSGROUPWEIGHT"),
-    "UFSWEIGHT": ("FSWEIGHT", "fair share, by an old name: write FSUSERWEIGHT"),
-    "TARGETQUEUETIMEWEIGHT": ("TARGETWEIGHT", "a target of waiting"),
-    "TARGETXFACTORWEIGHT": ("TARGETWEIGHT", "a target of the expansion factor"),
-    "QUEUETIMETARGETWEIGHT": ("TARGETWEIGHT", "a target of waiting"),
-    "XFACTORTARGETWEIGHT": ("TARGETWEIGHT", "a target of the expansion factor"),
+    "DIRECTSPECWEIGHT": ("RESWEIGHT", "individual users"),
+    "FSQOSWEIGHT": ("FSWEIGHT", "the fair share of a QOS"),
+    "AFSWEIGHT": ("FSWEIGHT", "fair share under this old name: write FSACCOUNTWEIGHT and import again"),
+    "GFSWEIGHT": ("FSWEIGHT", "fair share under this old name: write FSGROUPWEIGHT and import again"),
+    "UFSWEIGHT": ("FSWEIGHT", "fair share under this old name: write FSUSERWEIGHT and import again"),
+    "TARGETQUEUETIMEWEIGHT": ("TARGETWEIGHT", "a target queue time"),
+    "TARGETXFACTORWEIGHT": ("TARGETWEIGHT", "a target expansion factor"),
+    "QUEUETIMETARGETWEIGHT": ("TARGETWEIGHT", "a target queue time"),
+    "XFACTORTARGETWEIGHT": ("TARGETWEIGHT", "a target expansion factor"),
     "CONSUMEDWEIGHT": ("USAGEWEIGHT", "what a running job has used"),
     "REMAININGWEIGHT": ("USAGEWEIGHT", "the remaining part of a running job"),
-    "PERCENTWEIGHT": ("USAGEWEIGHT", "how far a running job is"),
+    "PERCENTWEIGHT": ("USAGEWEIGHT", "the elapsed part of a running job"),
     "USAGEEXECUTIONTIMEWEIGHT": ("USAGEWEIGHT", "how long a running job has run"),
     "ATTRATTRWEIGHT": ("ATTRWEIGHT", "attributes of jobs"),
     "ATTRSTATEWEIGHT": ("ATTRWEIGHT", "states of jobs"),
@@ -82,17 +82,17 @@ _CAPS = {f"{name.removesuffix('WEIGHT')}CAP": name for name in (*_PARTS, *_COMPO
 }
 _SHORTEST_WALLTIME = "XFMINWCLIMIT"
 """The shortest walltime that counts in the expansion factor."""
-_DEFAULT_SHORTEST_WALLTIME = 120.0  # of Maui in seconds; Moab has none
+_DEFAULT_SHORTEST_WALLTIME = 120.0  # in Maui, in seconds; Moab has none
 WEIGHTS = frozenset({*_PARTS, *_COMPONENTS, *_CAPS, _SHORTEST_WALLTIME})
-"""All parameters that this module knows."""
-_MOST_HOURS = 1e6  # the longest wait that schedd.toml takes as a cap
-_MAX_POINTS = 1e9  # the largest weight that schedd.toml takes
+"""All parameters that this module translates."""
+_MOST_HOURS = 1e6  # the longest wait that schedd.toml accepts as a cap
+_MAX_POINTS = 1e9  # the largest weight that schedd.toml accepts
 _ALL_PARTITIONS = frozenset({"", "0", "ALL", "BASE", "DEFAULT"})
 
 
 class MauiWeights:
-    """What the file says of weights of all partitions; a part counts 0 where it says nothing, waiting and
-    components 1.
+    """The weights in the file that apply to all partitions. By default a weight is 0; those of queue time and
+    of components are 1.
     """
 
     def __init__(self, entries: Sequence[MauiEntry], done: ImportResult, moab: bool = False) -> None:
@@ -112,12 +112,12 @@ class MauiWeights:
                 self._said[entry.name] = read(entry.value_parts[0])
             except (ValueError, IndexError):
                 self._bad.add(entry.line)
-                message = f"{entry.value!r} is no number, passed over"
+                message = f"{entry.value!r} is not a number, and is ignored"
                 done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
 
     def effective_weight(self, part: str) -> float:
-        """The effective weight of a term: its weight times that of its component; of a component, whether it
-        has any.
+        """Return the effective weight of a term: its weight times that of its component. For a component,
+        return 1.0 if one of its terms has a weight, else 0.0.
         """
         if part in _PARTS:
             return self._said.get(part, 0.0) * self._said[_PARTS[part]]
@@ -126,7 +126,7 @@ class MauiWeights:
         )
 
     def translate(self, entries: Sequence[MauiEntry], fair: bool, done: ImportResult) -> None:
-        """The table priority, and a finding for each weight and cap; ``fair``: fair share is on."""
+        """Write the table priority, with a finding for each weight and cap. ``fair``: fair share is on."""
         priority = done.table("priority")
         waiting = self.effective_weight("QUEUETIMEWEIGHT") * 60
         priority["waiting"] = waiting
@@ -136,7 +136,10 @@ class MauiWeights:
             priority["waiting_most"] = min(cap / 60, _MOST_HOURS)
         said = {entry.name for entry in entries if entry.index.upper() in _ALL_PARTITIONS}
         if "QUEUETIMEWEIGHT" not in said:
-            message = f"Maui takes 1 a minute: priority.waiting = {waiting:g} points an hour"
+            message = (
+                f"not in the file; Maui's default is 1 point a minute: priority.waiting = {waiting:g} "
+                "points an hour"
+            )
             done.note(Verdict.TRANSLATED, 0, "QUEUETIMEWEIGHT", message)
         for entry in entries:
             if entry.name in WEIGHTS and entry.line not in self._bad:
@@ -145,20 +148,20 @@ class MauiWeights:
     def _finding(self, entry: MauiEntry, fair: bool, done: ImportResult) -> tuple[Verdict, int, str, str]:
         where = entry.line, entry.setting
         if entry.index.upper() not in _ALL_PARTITIONS:
-            return Verdict.BLOCKER, *where, "one weight counts for all partitions"
+            return Verdict.BLOCKER, *where, "schedd has one set of weights for all partitions"
         name, points = entry.name, self._said[entry.name]
         if name == _SHORTEST_WALLTIME:
             if self.effective_weight("XFACTORWEIGHT") and points:
                 return Verdict.TRANSLATED, *where, "in the formula"
-            return Verdict.NO_MATTER, *where, "the expansion factor has no weight, or there is no limit"
+            return Verdict.NOT_NEEDED, *where, "the expansion factor has no weight, or this minimum is 0"
         if name in _CAPS:
             return self._cap(entry, points)
         if name in _COMPONENTS:
             if not self.effective_weight(name) or (name == "FSWEIGHT" and not fair):
-                return Verdict.NO_MATTER, *where, "nothing below it has a weight, or fair share is off"
-            return Verdict.TRANSLATED, *where, "multiplied into the weights below it"
+                return Verdict.NOT_NEEDED, *where, "none of its terms has a weight, or fair share is off"
+            return Verdict.TRANSLATED, *where, "included in the weights of its terms"
         if not self.effective_weight(name) and name != "QUEUETIMEWEIGHT":
-            return Verdict.NO_MATTER, *where, "the weight is 0"
+            return Verdict.NOT_NEEDED, *where, "the weight is 0"
         if name == "QUEUETIMEWEIGHT":
             waiting = done.table("priority")["waiting"]
             return Verdict.TRANSLATED, *where, f"priority.waiting = {waiting:g} points an hour"
@@ -168,10 +171,10 @@ class MauiWeights:
             return (
                 Verdict.BLOCKER,
                 *where,
-                f"no term of priority and formula is {_UNSUPPORTED_WEIGHTS[name][1]}",
+                f"neither priority nor a formula has a term for {_UNSUPPORTED_WEIGHTS[name][1]}",
             )
         if name in FAIR_SHARE_WEIGHTS and not fair:
-            return Verdict.NO_MATTER, *where, "fair share is off"
+            return Verdict.NOT_NEEDED, *where, "fair share is off"
         if name in FAIR_SHARE_WEIGHTS:
             return Verdict.DIFFERS, *where, "see FSPOLICY"
         return Verdict.TRANSLATED, *where, _SUPPORTED_WEIGHTS[name][1]
@@ -179,15 +182,15 @@ class MauiWeights:
     def _cap(self, entry: MauiEntry, points: float) -> tuple[Verdict, int, str, str]:
         where, capped = (entry.line, entry.setting), _CAPS[entry.name]
         if points <= 0 or not self.effective_weight(capped):
-            return Verdict.NO_MATTER, *where, "0 is no cap, or the capped term has no weight"
+            return Verdict.NOT_NEEDED, *where, "no effect: 0 means no cap, or the capped term has no weight"
         if entry.name == "QUEUETIMECAP":
             return Verdict.TRANSLATED, *where, f"priority.waiting_most = {points / 60:g} hours"
         if capped in _FORMULA_WEIGHTS or capped == "PROCWEIGHT":
             return Verdict.TRANSLATED, *where, f"a formula, with the term {self._formula_term(capped)}"
-        return Verdict.BLOCKER, *where, "there are no caps of components, credentials and fair share"
+        return Verdict.BLOCKER, *where, "schedd has no caps for components, credentials and fair share"
 
     def _formula_term(self, part: str) -> str:
-        """The term of a weight before it is multiplied; Maui caps it there."""
+        """Return the term of a weight, capped before the multiplication, as in Maui."""
         term = "ncpus" if part == "PROCWEIGHT" else _FORMULA_WEIGHTS[part][1]
         shortest = self._said.get(_SHORTEST_WALLTIME, 0)
         if part == "XFACTORWEIGHT" and shortest:
@@ -198,8 +201,8 @@ class MauiWeights:
         return f"min({term}, {cap:g})" if cap > 0 else term
 
     def write_formula(self, done: ImportResult) -> bool:
-        """Write a formula if the table priority lacks a term or a cap. It then replaces all weights of that
-        table. Returns whether there is one.
+        """Write a formula if the table priority lacks a term or a cap; the formula replaces all weights of
+        that table. Return whether a formula was written.
         """
         parts = [(self.effective_weight(name), self._formula_term(name)) for name in _FORMULA_WEIGHTS]
         capped_size = self.effective_weight("PROCWEIGHT") and self._said.get("PROCCAP")
@@ -223,20 +226,20 @@ class MauiWeights:
             del done.site["priority"]
         words = [_format_part(weight, term) for weight, term in parts if weight]
         done.table("formula")["expression"] = " + ".join(words)
-        message = "a formula takes the place of all weights: formula.expression"
+        message = "formula.expression replaces all weights"
         done.note(Verdict.TRANSLATED, 0, "priority", message)
         return True
 
 
 def _format_part(weight: float, term: str) -> str:
-    """A summand of the formula."""
+    """Return a summand of the formula."""
     if any(sign in term for sign in "+/*") and not term.startswith("min("):
         term = f"({term})"
     return term if weight == 1 else f"{weight:.12g} * {term}"
 
 
 def translate_own_priorities(weights: MauiWeights, entries: Iterable[MauiEntry], done: ImportResult) -> None:
-    """PRIORITY= of users, groups and accounts: classes; of queues: priorities of queues."""
+    """Translate PRIORITY= of users, groups and accounts to classes, and of queues to priority.queues."""
     found: dict[str, dict[str, tuple[MauiEntry, float]]] = {}
     for entry in entries:
         kind = OWNERS.get(entry.name, "queue" if entry.name == "CLASSCFG" else "")
@@ -247,10 +250,10 @@ def translate_own_priorities(weights: MauiWeights, entries: Iterable[MauiEntry],
             try:
                 points = number(value)
             except ValueError:
-                done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
+                done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is not a number, and is ignored")
                 continue
             if not weights.effective_weight(_weight_name(kind)):
-                done.note(Verdict.NO_MATTER, entry.line, setting, f"the weight of {kind} priorities is 0")
+                done.note(Verdict.NOT_NEEDED, entry.line, setting, f"the weight of {kind} priorities is 0")
                 continue
             found.setdefault(kind, {})[entry.index] = entry, points
     _queues(weights, found.pop("queue", {}), done)
@@ -258,13 +261,13 @@ def translate_own_priorities(weights: MauiWeights, entries: Iterable[MauiEntry],
         _classes(kind, weights.effective_weight(_weight_name(kind)), owners, done)
     if len(found) > 1:
         message = (
-            f"points of {' and '.join(sorted(found))} are not added up: whoever has several gets the most"
+            f"points of {' and '.join(sorted(found))} are not added: a job with several gets the largest"
         )
         done.note(Verdict.DIFFERS, 0, "PRIORITY", message)
 
 
 def scale_to_bounds(done: ImportResult) -> None:
-    """Divide all points by one number where one is larger than schedd.toml takes; the order stays."""
+    """Divide all points by the same number, if one is larger than schedd.toml accepts; the order stays."""
     _bound_queue_priorities(done)
     priority = done.table("priority")
     terms = [name for name in ("queue", "qos", "waiting", "size", "fair_share") if name in priority]
@@ -277,12 +280,17 @@ def scale_to_bounds(done: ImportResult) -> None:
     for one in classes:
         one["points"] /= largest / _MAX_POINTS
     factor = largest / _MAX_POINTS
-    message = f"all points are divided by {factor:.6g}, the largest being {largest:.6g}; the order is the"
-    done.note(Verdict.TRANSLATED, 0, "weights", f"{message} same, but for differences below one point then")
+    message = f"all points are divided by {factor:.6g}, since the largest is {largest:.6g}; the order is the"
+    done.note(
+        Verdict.TRANSLATED,
+        0,
+        "weights",
+        f"{message} same, except for differences that are now below one point",
+    )
 
 
 def _bound_queue_priorities(done: ImportResult) -> None:
-    """Divide priorities of queues by the largest one if it is larger than schedd.toml takes."""
+    """Divide the priorities of queues by the largest one, if that is larger than schedd.toml accepts."""
     priority = done.table("priority")
     queues: dict[str, float] = priority.get("queues", {})
     most = max((abs(points) for points in queues.values()), default=0)
@@ -296,7 +304,9 @@ def _weight_name(kind: str) -> str:
 
 
 def _queues(weights: MauiWeights, owners: dict[str, tuple[MauiEntry, float]], done: ImportResult) -> None:
-    """Maui ignores the server's own priorities of queues: queues that are not named have 0."""
+    """Set the points of queues. Maui ignores the server's priorities of queues: queues without an entry have
+    0.
+    """
     priority = done.table("priority")
     priority["queue"] = weights.effective_weight("CLASSWEIGHT") if owners else 0.0
     if not owners:
@@ -304,7 +314,7 @@ def _queues(weights: MauiWeights, owners: dict[str, tuple[MauiEntry, float]], do
     queues = {"*": 0.0}
     for index, (entry, points) in owners.items():
         queues["*" if index.upper() == "DEFAULT" else index] = points
-        message = 'priority.queues; "*" are all others, whatever their Priority on the server'
+        message = 'priority.queues; "*" stands for all others, whose Priority on the server is ignored'
         done.note(Verdict.TRANSLATED, entry.line, f"{entry.setting} PRIORITY", message)
     priority["queues"] = queues
 
@@ -312,14 +322,14 @@ def _queues(weights: MauiWeights, owners: dict[str, tuple[MauiEntry, float]], do
 def _classes(
     kind: str, weight: float, owners: dict[str, tuple[MauiEntry, float]], done: ImportResult
 ) -> None:
-    """A class for each named one; the points of all others are subtracted."""
+    """Write a class for each named owner, with its points minus the points of all others (DEFAULT)."""
     rest = next((points for name, (_, points) in owners.items() if name.upper() == "DEFAULT"), 0.0)
     for index, (entry, points) in owners.items():
         setting = f"{entry.setting} PRIORITY"
         if index.upper() == "DEFAULT":
-            message = "subtracted from the points of the named ones: the order is the same"
+            message = f"subtracted from the points of the named {kind}s, which keeps the order"
             done.note(Verdict.TRANSLATED, entry.line, setting, message)
             continue
         table = done.table("classes").setdefault(f"{kind}-{index}", {})
         table |= {"points": (points - rest) * weight, f"{kind}s": [index]}
-        done.note(Verdict.TRANSLATED, entry.line, setting, "a class of its own")
+        done.note(Verdict.TRANSLATED, entry.line, setting, "a class in classes")

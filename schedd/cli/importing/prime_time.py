@@ -1,4 +1,4 @@
-"""Prime time of pbs_sched (the file holidays) as windows of limits."""
+"""Translation of pbs_sched's prime time (the file holidays) to windows of limits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,9 @@ class PrimeTime:
 
     @property
     def longest(self) -> dict[bool, int]:
-        """Longest continuous prime (True) and non-prime time in minutes, no holidays; -1: a whole week."""
+        """Longest continuous prime (True) and non-prime (False) time in minutes, without holidays; -1 if it
+        never changes.
+        """
         edges = sorted((day * _DAY_MIN + at, prime) for day, at, prime in self._edges())
         found = {True: 0, False: 0}
         for (at, prime), (following, _) in zip(edges, [*edges[1:], *edges[:1]], strict=True):
@@ -33,7 +35,7 @@ class PrimeTime:
         return found if edges else {True: -1, False: -1}
 
     def windows(self, prime: bool, today: date) -> Iterator[dict[str, Any]]:
-        """Yield the windows, as of a limit, that cover prime or non-prime time from a day on."""
+        """Yield windows of a limit that cover prime or non-prime time, from ``today`` on."""
         off = [day for day in self.holidays if day >= today]
         by_span: dict[_Span, list[int]] = {}
         for day, span in enumerate(self.week):
@@ -83,8 +85,8 @@ class PrimeTime:
 
 
 def has_prime_time(text: str) -> bool:
-    """Whether the file holidays has prime time on any day: ``weekday 0600 1730``. Without a YEAR, or with 0,
-    all of the time is prime time.
+    """Return whether the file holidays separates prime from non-prime time, as in ``weekday 0600 1730``.
+    Without a YEAR, or with YEAR 0, it is always prime time.
     """
     rows = [[word.lower() for word in words] for _, words in parse_rows(text)]
     old = any(
@@ -96,7 +98,7 @@ def has_prime_time(text: str) -> bool:
 
 
 def read_prime_time(text: str) -> PrimeTime:
-    """Read the file holidays. A weekday without a line has no prime time, as in pbs_sched. Raises ValueError
+    """Parse the file holidays. A weekday without a line has no prime time, as in pbs_sched. Raises ValueError
     with the line and the reason.
     """
     week = [_NO_PRIME] * 7
@@ -123,7 +125,7 @@ def read_prime_time(text: str) -> PrimeTime:
 
 
 def _span(prime: str, other: str) -> _Span:
-    """The prime time of a day. Raises ValueError."""
+    """Return the prime time of a day. Raises ValueError."""
     if "none" in (prime, other) or "all" in (prime, other):
         if (prime, other) == ("all", "none"):
             return 0, _DAY_MIN

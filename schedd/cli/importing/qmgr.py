@@ -1,4 +1,4 @@
-"""The output of `qmgr -c 'print server'` and `qmgr -c 'print sched'` as objects of a server."""
+"""Parser for the output of `qmgr -c 'print server'` and `qmgr -c 'print sched'`."""
 
 import re
 from typing import Final
@@ -23,7 +23,12 @@ def import_qmgr(text: str) -> ImportResult:
     done = ImportResult()
     objects, unread = parse_qmgr(text)
     for number, line in unread:
-        done.note(Verdict.BLOCKER, number, line[:60], "no command of qmgr as `print server` writes them")
+        done.note(
+            Verdict.BLOCKER,
+            number,
+            line[:60],
+            "not a command as `print server` of qmgr writes it: it is ignored",
+        )
     kinds = {one.kind for one in objects}
     attributes = {name.partition(".")[0] for one in objects for name in one.values}
     openpbs = bool(kinds & {"scheduler", "resource"} or attributes & _OPENPBS_ONLY)
@@ -73,10 +78,10 @@ def _object(found: dict[tuple[str, str], dict[str, str]], kind: str, name: str) 
 
 
 def _commands(text: str) -> list[tuple[int, str]]:
-    """The commands with their first lines, without comments."""
+    """Return the commands with the numbers of their first lines, without comments."""
     commands: list[tuple[int, str]] = []
     opened = ""
-    in_hook = False  # in the content of a hook
+    in_hook = False  # in the contents of a hook
     for number, line in enumerate(text.splitlines(), 1):
         if opened:
             first, before = commands.pop()

@@ -1,4 +1,4 @@
-"""What an import of another scheduler's configuration comes to: settings, and what could not be kept."""
+"""Result of importing another scheduler's configuration: settings, and a finding for each line."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,11 +9,10 @@ from math import isfinite
 from textwrap import wrap
 from typing import Any
 
-NO_TRIGGER = "no program is run: see webhooks and alerts in docs/administrators/operate.md"
-LOAD_NOTE = "what jobs asked for counts, not the load of nodes"
+NO_TRIGGER = "schedd runs no program: see webhooks and alerts in docs/administrators/operate.md"
+LOAD_NOTE = "the requests of jobs count, not the load of nodes"
 NODE_CHOICE_NOTE = (
-    "of the nodes that allow the earliest start those are taken that node_choice prefers "
-    "(docs/administrators/partitions.md)"
+    "among the nodes that allow the earliest start, node_choice decides (docs/administrators/partitions.md)"
 )
 
 
@@ -21,11 +20,11 @@ class Verdict(StrEnum):
     """The result for a setting, in the order of the report."""
 
     BLOCKER = "blocker"
-    """Not supported, and jobs would run that should not, or others would wait that should not."""
+    """Not supported: some jobs would run that should not, or wait that should not."""
     DIFFERS = "different"
-    """Approximate, or left out with little effect; the text names the change and its users."""
+    """Approximate, or omitted with little effect; the message names the change and the affected jobs."""
     TRANSLATED = "translated"
-    NO_MATTER = "no matter"  # the planner does this anyway, or has no use for it
+    NOT_NEEDED = "not needed"  # the planner does it anyway, or does not need it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +40,22 @@ class ImportFinding:
     setting: str
     message: str
     file: str = ""
-    example: str = ""  # what the line says, where equal findings say different things: a name or a pattern
+    example: str = ""  # the name or pattern in the line, where equal findings differ only in it
 
 
 @dataclass(slots=True)
 class ImportResult:
-    """Settings of a cluster as in schedd.toml, and the findings in the order of the file."""
+    """Settings of a cluster as in schedd.toml, and findings in the order of the file."""
 
     cluster: dict[str, Any] = field(default_factory=dict)
     site: dict[str, Any] = field(default_factory=dict)
     findings: list[ImportFinding] = field(default_factory=list)
     unknown: Verdict = Verdict.DIFFERS
-    """What a setting is that no documentation has: the old scheduler passes over it, too, or it may not."""
+    """Verdict for an undocumented setting: the old scheduler may obey it (a blocker), or ignores it, too."""
     ends: dict[int, int] = field(default_factory=dict)
-    """Of lines of the file that are continued, by the first: the last."""
-    preempts: bool | None = None  # preemptive_sched of a sched_config; None: no file has been read
-    express_priority: int | None = None  # its preempt_queue_prio
+    """Last line of each setting that continues over several lines, by its first line."""
+    preempts: bool | None = None  # preemptive_sched of a sched_config; None: no such file was read
+    express_priority: int | None = None  # preempt_queue_prio of the same file
 
     def note(
         self, verdict: Verdict, line: int, setting: str, message: str, file: str = "", example: str = ""
@@ -64,16 +63,16 @@ class ImportResult:
         """Add a finding about a setting."""
         self.findings.append(ImportFinding(verdict, line, setting, message, file, example))
 
-    def strange(self, line: int, setting: str, whose: str) -> None:
-        """Add a finding about an undocumented setting."""
+    def note_undocumented(self, line: int, setting: str, scheduler: str) -> None:
+        """Add a finding about a setting that the documentation of ``scheduler`` does not have."""
         if self.unknown is Verdict.BLOCKER:
-            message = f"not known to this import: look up what {whose} does with it"
+            message = f"not known to this import: look up what {scheduler} does with it"
         else:
-            message = f"{whose} has no such setting in its documentation, and passes over it, too"
+            message = f"the documentation of {scheduler} has no such setting, and {scheduler} ignores it, too"
         self.note(self.unknown, line, setting, message)
 
     def table(self, name: str) -> dict[str, Any]:
-        """A table of the site's policy, made when it is first asked for."""
+        """Return a table of the site's policy; create it if it is missing."""
         found: dict[str, Any] = self.site.setdefault(name, {})
         return found
 
@@ -82,11 +81,11 @@ class ImportResult:
         self.site.setdefault("limits", []).append(what)
 
     def with_verdict(self, verdict: Verdict) -> list[ImportFinding]:
-        """The findings of one kind."""
+        """Return the findings with a verdict."""
         return [finding for finding in self.findings if finding.verdict is verdict]
 
     def lines(self, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-        """Location, setting and text of the findings with a verdict; equal findings are combined."""
+        """Yield location, setting and message of the findings with a verdict; equal findings are combined."""
         groups: dict[tuple[str, str, str], list[ImportFinding]] = {}
         for finding in self.with_verdict(verdict):
             kind = _without_index(finding.setting)
@@ -104,7 +103,9 @@ class ImportResult:
                 yield self._format_location(file, lines), f"{kind} ({len(names)} times)", message
 
     def report(self, width: int = 120) -> Iterator[str]:
-        """The findings as lines of at most ``width`` characters, blockers first; equal ones count once."""
+        """Yield the findings as lines of at most ``width`` characters, blockers first; equal findings are
+        combined.
+        """
         for verdict in Verdict:
             rows = list(self.lines(verdict))
             if not rows:
@@ -126,7 +127,7 @@ class ImportResult:
                 )
 
     def toml(self, cluster: str) -> str:
-        """The settings as a part of schedd.toml."""
+        """Return the settings as a section of schedd.toml."""
         lines = list(to_toml(("clusters", cluster), {**self.cluster, "site": self.site}))
         return "\n".join(lines).strip() + "\n" if lines else ""
 
@@ -150,20 +151,20 @@ class ImportResult:
 
 
 _EXAMPLES = 3
-_RANGES = 4  # ranges of lines of one finding that are listed; of more only the last line
-_NAMED_AT = 5  # parts of the path of an entry with a name: clusters.main.site.TABLE.NAME
+_RANGES = 4  # ranges of lines listed for a finding; if there are more, only the last line follows
+_NAMED_AT = 5  # length of the path of a named entry: clusters.main.site.TABLE.NAME
 _INLINE = frozenset({"queues", "shares", "speeds"})
 
 _HEADS = {
-    Verdict.BLOCKER: "Blockers: unsupported, and significant for users",
+    Verdict.BLOCKER: "Blockers: not supported, and jobs would run or wait against these rules",
     Verdict.DIFFERS: "Different",
     Verdict.TRANSLATED: "Translated",
-    Verdict.NO_MATTER: "No matter",
+    Verdict.NOT_NEEDED: "Not needed",
 }
 
 
 def logical_lines(text: str, comments: str = "#") -> Iterator[tuple[int, int, str]]:
-    """First and last number, and text, of each line that is neither empty nor a comment.
+    """Yield first and last number, and text, of each line that is neither empty nor a comment.
 
     A line that ends in a backslash continues on the next one. Comments begin with one of ``comments``.
     """
@@ -183,24 +184,24 @@ def logical_lines(text: str, comments: str = "#") -> Iterator[tuple[int, int, st
 
 
 def number(text: str) -> float:
-    """A finite number. Raises ValueError."""
+    """Return a finite number. Raises ValueError."""
     value = float(text)
     if not isfinite(value):
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a number")
     return value
 
 
 def duration(text: str) -> int:
-    """Seconds of ``[[[DD:]HH:]MM:]SS``. Raises ValueError."""
+    """Return the seconds of ``[[[DD:]HH:]MM:]SS``. Raises ValueError."""
     parts = [int(part) for part in text.strip().split(":")]
     if not 1 <= len(parts) <= 4 or min(parts) < 0:
-        raise ValueError(f"{text} is no duration such as 24:00:00")
+        raise ValueError(f"{text} is not a duration such as 24:00:00")
     return sum(part * unit for part, unit in zip(reversed(parts), (1, 60, 3600, 86_400), strict=False))
 
 
 def to_toml(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of TOML for a table below ``path``: its values, then its tables. Empty ones are left out, but not
-    entries with a name, such as a QOS without a priority.
+    """Yield the lines of TOML for a table below ``path``: its values, then its tables. Empty tables are left
+    out, except named entries such as a QOS without a priority.
     """
     if not table and len(path) >= _NAMED_AT:
         yield ""
@@ -222,13 +223,15 @@ def to_toml(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _without_index(setting: str) -> str:
-    """``NODECFG[n1] MAXJOB`` as ``NODECFG[…] MAXJOB``."""
+    """Return ``NODECFG[…] MAXJOB`` for ``NODECFG[n1] MAXJOB``."""
     before, bracket, after = setting.partition("[")
     return f"{before}[…]{after.partition(']')[2]}" if bracket else setting
 
 
 def _is_table(key: str, value: Any) -> bool:
-    """Whether it has a heading of its own; tables from names to numbers are written in one line."""
+    """Return whether a value is written below its own heading; tables from names to numbers are written in
+    one line.
+    """
     if isinstance(value, Mapping):
         return key not in _INLINE
     return isinstance(value, list) and any(isinstance(one, Mapping) for one in value)

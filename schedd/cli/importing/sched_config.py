@@ -1,4 +1,5 @@
-"""The sched_config of pbs_sched (TORQUE, OpenPBS, PBS Professional) as settings of schedd.toml.
+"""Translation of the sched_config of pbs_sched (TORQUE, OpenPBS, PBS Professional) to settings of
+schedd.toml.
 
 Names and meanings are from the schedulers' sources. Companion files are read, too: resource_group (shares),
 holidays (prime time) and dedicated_time.
@@ -29,10 +30,10 @@ from schedd.wire.resources import SORT_PRIORITY
 
 Half = Literal["prime", "non_prime"]
 _Handler = Callable[[SchedOption, SchedConfig], None]
-_FAIR_SHARE = 800_000_000.0  # fair share goes before the keys of the sort
+_FAIR_SHARE = 800_000_000.0  # fair share comes before the sort keys
 _REPEATED = SORTS | {"node_sort_key", "ignore_queue", "server_dyn_res", "peer_queue"}
 _ALWAYS_COUNTED = {"ncpus": "cpus", "mem": "memory"}
-"""Resources that always count here; in OpenPBS only if the option resources names them."""
+"""Resources that schedd always counts; OpenPBS counts them only if the option resources names them."""
 _KNOWN_RESOURCES = frozenset(
     {"ncpus", "mem", "vmem", "arch", "host", "vnode", "ngpus", "walltime", "netwins", "aoe", "eoe"}
 )
@@ -41,7 +42,7 @@ _KNOWN_RESOURCES = frozenset(
 def import_sched_config(
     text: str, companions: Mapping[str, str], now: datetime | None = None, zone: str = "UTC"
 ) -> ImportResult:
-    """The settings equivalent to a sched_config, as far as there are any.
+    """Return the settings equivalent to a sched_config, with a finding for each of its options.
 
     ``companions`` has the texts of the companion files by their names; ``now`` is the present local time in
     ``zone``, for dedicated times.
@@ -64,8 +65,8 @@ def _translate_half(
     now: datetime,
     zone: str,
 ) -> tuple[SchedConfig, list[SchedOption]]:
-    """Translate what holds in prime or in non-prime time. Return it, and the options that say something else
-    of the other time.
+    """Translate the options that apply in prime or in non-prime time. Return them, and the options with
+    another value in the other time.
     """
     prime_time = has_prime_time(companions.get("holidays", ""))
     options, others = _select_half(half, said, prime_time, done)
@@ -90,12 +91,12 @@ def _translate_half(
 def _select_half(
     half: Half, said: list[SchedOption], prime_time: bool, done: ImportResult
 ) -> tuple[list[SchedOption], list[SchedOption]]:
-    """What holds in one time, and what says something else of the other time."""
+    """Return the options that apply in one time, and those with another value in the other time."""
     kept: list[SchedOption] = []
     others: list[SchedOption] = []
     for option in said:
         if option.prime == "none":
-            done.note(Verdict.NO_MATTER, option.line, option.name, "it says that it never holds")
+            done.note(Verdict.NOT_NEEDED, option.line, option.name, "it never applies (none)")
             continue
         if option.prime in ("all", half):
             later = next(
@@ -105,23 +106,23 @@ def _select_half(
             if option.name in _REPEATED or later is option:
                 kept.append(option)
             else:
-                message = f"line {later.line} says it again, and counts"
-                done.note(Verdict.NO_MATTER, option.line, option.name, message)
+                message = f"line {later.line} sets it again, and counts"
+                done.note(Verdict.NOT_NEEDED, option.line, option.name, message)
             continue
         same = [one for one in said if one.name == option.name and one.prime in ("all", half)]
         if any(one.value.lower() == option.value.lower() for one in same):
             message = f"the same as in prime time, line {same[-1].line}"
-            done.note(Verdict.NO_MATTER, option.line, option.name, message)
+            done.note(Verdict.NOT_NEEDED, option.line, option.name, message)
         elif not prime_time:
-            message = "holidays has no prime time: options of prime time always apply"
-            done.note(Verdict.NO_MATTER, option.line, option.name, message)
+            message = "the file holidays has no non-prime time: the options for prime time always apply"
+            done.note(Verdict.NOT_NEEDED, option.line, option.name, message)
         else:
             others.append(option)
     return kept, others
 
 
 def _translate_other_time(said: list[SchedOption], others: list[SchedOption], source: SchedConfig) -> None:
-    """Non-prime time as a period with its own tables of the policy."""
+    """Translate the options for non-prime time to a period with its own tables of the policy."""
     done = source.done
     other = ImportResult()
     _translate_half("non_prime", said, other, source.companions, source.now, source.zone)
@@ -151,11 +152,12 @@ def _translate_other_time(said: list[SchedOption], others: list[SchedOption], so
         for one in found:
             verdict, message = one.verdict, f"in non-prime time: {one.message}"
             if unread:
-                verdict, message = Verdict.BLOCKER, f"prime time would hold at all times: {unread}"
+                verdict, message = Verdict.BLOCKER, f"the options for prime time would always apply: {unread}"
             elif verdict is Verdict.TRANSLATED and fixed:
                 verdict = Verdict.BLOCKER
                 message = (
-                    f"{', '.join(fixed)} cannot be others in non-prime time: what holds in prime time counts"
+                    f"{', '.join(fixed)} cannot differ in non-prime time: the options for prime time "
+                    "always apply"
                 )
             done.note(verdict, option.line, option.name, message)
 
@@ -164,12 +166,12 @@ def _translate_other_time(said: list[SchedOption], others: list[SchedOption], so
 
 
 def _note_handler(verdict: Verdict, message: str) -> _Handler:
-    """A handler that adds this finding if the option is on."""
+    """Return a handler that adds this finding if the option is on."""
 
     def handler(option: SchedOption, source: SchedConfig) -> None:
-        off = option.off and verdict is not Verdict.NO_MATTER
+        off = option.off and verdict is not Verdict.NOT_NEEDED
         source.done.note(
-            Verdict.NO_MATTER if off else verdict, option.line, option.name, "it is off" if off else message
+            Verdict.NOT_NEEDED if off else verdict, option.line, option.name, "it is off" if off else message
         )
 
     return handler
@@ -180,16 +182,16 @@ def _strict(option: SchedOption, source: SchedConfig) -> None:
         message = "jobs are planned in order; later ones fill gaps if they delay no other job"
     else:
         message = (
-            "pbs_sched starts any job that fits now. Here a later job starts early only if its "
-            "walltime fits before the planned start of others: users who request far too much time "
-            "wait longer, and large jobs no longer starve"
+            "pbs_sched starts every job that fits now. In schedd, a later job starts earlier only if its "
+            "walltime ends before the planned starts of others: users who request far too much time wait "
+            "longer, and large jobs do not starve"
         )
     source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _preemption(option: SchedOption, source: SchedConfig) -> None:
     if option.off:
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, "it is off")
+        source.done.note(Verdict.NOT_NEEDED, option.line, option.name, "it is off")
         source.done.preempts = False
         return
     source.done.preempts = True
@@ -200,40 +202,41 @@ def _preemption(option: SchedOption, source: SchedConfig) -> None:
     }
     if special or source.get("preempt_queue_prio") is not None:
         message = (
-            "running jobs are stopped for others only by the table preemption: name the express queues in "
-            "its preemptors and the others in its targets; with --server they are found by their Priority"
+            "running jobs are preempted only if the table preemption selects them: name the express queues "
+            "in its preemptors and the others in its targets; with --server this import finds them by "
+            "their Priority"
         )
         source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
         message = (
-            "default value. It stops jobs only for queues whose Priority is preempt_queue_prio (150) "
-            "or more, or by preempt_prio on the server: see `qmgr -c 'print server'` and `qmgr -c "
-            "'list sched'`. Without these nothing changes; with them it does: name these queues "
-            "in the preemptors of the table preemption"
+            "this is the default, and preempts only for queues with a Priority of at least "
+            "preempt_queue_prio (150), or by preempt_prio on the server: see `qmgr -c 'print server'` and "
+            "`qmgr -c 'list sched'`. If there are such queues, name them in the preemptors of the table "
+            "preemption; otherwise nothing changes"
         )
         source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _preempt_prio(option: SchedOption, source: SchedConfig) -> None:
     if set(option.value.replace(",", " ").split()) <= {"express_queue", "normal_jobs"}:
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, "see preemptive_sched")
+        source.done.note(Verdict.NOT_NEEDED, option.line, option.name, "see preemptive_sched")
     elif source.on("preemptive_sched"):
         message = (
-            "jobs to preempt are not found by a level: name them in targets and scavengers of the table "
-            "preemption (docs/administrators/preemption.md)"
+            "schedd has no preemption levels: name the jobs to preempt in targets and scavengers of the "
+            "table preemption (docs/administrators/preemption.md)"
         )
         source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
+        source.done.note(Verdict.NOT_NEEDED, option.line, option.name, "preemptive_sched is off")
 
 
 def _preempt_order(option: SchedOption, source: SchedConfig) -> None:
     methods, left = parse_preempt_order(option.value)
     if not source.on("preemptive_sched"):
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
+        source.done.note(Verdict.NOT_NEEDED, option.line, option.name, "preemptive_sched is off")
         return
     if not methods:
-        message = "jobs are suspended, checkpointed or requeued for others, and never deleted"
+        message = "preemption never deletes a job: it suspends, checkpoints or requeues jobs"
         source.done.note(Verdict.BLOCKER, option.line, option.name, message)
         return
     source.done.table("preemption")["methods"] = methods
@@ -252,10 +255,10 @@ def _preempt_queue_prio(option: SchedOption, source: SchedConfig) -> None:
 
 def _preempting(option: SchedOption, source: SchedConfig) -> None:
     if source.on("preemptive_sched"):
-        message = "running jobs are stopped for others only by the table preemption: see preemptive_sched"
+        message = "running jobs are preempted only if the table preemption selects them: see preemptive_sched"
         source.done.note(Verdict.DIFFERS, option.line, option.name, message)
     else:
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
+        source.done.note(Verdict.NOT_NEEDED, option.line, option.name, "preemptive_sched is off")
 
 
 def _resources(option: SchedOption, source: SchedConfig) -> None:
@@ -265,95 +268,104 @@ def _resources(option: SchedOption, source: SchedConfig) -> None:
     said = []
     if more:
         said.append(
-            f"{' and '.join(more)}: not in the list, so that PBS does not count it; here jobs wait for it"
+            f"{' and '.join(more)}: not in the list, so that PBS does not count it; in schedd, jobs "
+            "wait for it"
         )
     if own:
         said.append(
-            f"{', '.join(own)}: counted on nodes that have it, and where the server or a limit says how much"
+            f"{', '.join(own)}: counted on nodes that have it, and as a total that the server or a "
+            "limit defines"
         )
     said.append(
-        "resources that the list leaves out are obeyed, too: a job that asks for one waits for nodes that "
-        "have it, where PBS starts it anywhere"
+        "schedd also obeys requests for resources that are not in the list: such a job waits for nodes "
+        "with the resource, while PBS starts it anywhere"
     )
     source.done.note(Verdict.DIFFERS, option.line, option.name, "; ".join(said))
 
 
 def _dynamic(option: SchedOption, source: SchedConfig) -> None:
-    """``server_dyn_res: "matlab !/opt/bin/matlab_free ARGUMENT"``: a program that says how much is free."""
+    """Translate ``server_dyn_res: "matlab !/opt/bin/matlab_free ARGUMENT"``, a program that prints the free
+    amount.
+    """
     name, _, program = option.value.partition("!")
     try:
         command = shlex.split(program)
     except ValueError:
         command = []
     if not command or not name.strip() or name.strip() in _KNOWN_RESOURCES:
-        message = f"{option.value}: not understood, or what nodes have: it would not be counted"
+        message = f"{option.value}: not understood, or a resource of nodes: schedd would not count it"
         source.done.note(Verdict.BLOCKER, option.line, option.name, message)
         return
     source.done.table("licences")[name.strip()] = {"command": command, "free": True}
-    message = "a licence; the daemon's user runs the program every minute, not root"
+    message = "a licence; the daemon runs the program every minute, as its own user instead of root"
     source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
 
 
 def _check_fair_share_part(option: SchedOption, source: SchedConfig) -> None:
     if not source.on("fair_share"):
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, "fair share is off")
+        source.done.note(Verdict.NOT_NEEDED, option.line, option.name, "fair share is off")
 
 
 def _nodes_distributed(option: SchedOption, source: SchedConfig) -> None:
-    """``smp_cluster_dist``: pack, round_robin or lowest_load."""
+    """Translate ``smp_cluster_dist``: pack, round_robin or lowest_load."""
     value = option.value.lower()
     if value == "pack":
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, "node_choice packs nodes by default")
+        source.done.note(Verdict.NOT_NEEDED, option.line, option.name, "node_choice packs nodes by default")
         return
     if value not in ("round_robin", "lowest_load"):
-        message = f"not translated: {value} is none of pack, round_robin and lowest_load; {NODE_CHOICE_NOTE}"
+        message = f"not translated: {value} is not pack, round_robin or lowest_load; {NODE_CHOICE_NOTE}"
         source.done.note(Verdict.DIFFERS, option.line, option.name, message)
         return
     source.done.table("node_choice")["arrange"] = "spread"
-    message = 'node_choice.arrange = "spread": to the nodes with the most free cpus that allow the same start'
+    message = (
+        'node_choice.arrange = "spread": of the nodes that allow the same start, those with the most free '
+        "cpus"
+    )
     source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _nodes_sorted(option: SchedOption, source: SchedConfig) -> None:
-    """``node_sort_key: "ncpus HIGH unused"``: a resource, HIGH or LOW, and total, assigned or unused."""
+    """Translate ``node_sort_key: "ncpus HIGH unused"``: a resource, HIGH or LOW, and total, assigned or
+    unused.
+    """
     found, done = _node_order(option), source.done
     if isinstance(found, str):
         source.done.note(Verdict.DIFFERS, option.line, option.name, f"not translated: {found}")
         return
     name, value = found
-    # Points count before the arrangement of nodes with equal points, so only this order can be kept.
+    # Points come before the arrangement, which applies only to nodes with equal points.
     arranged = any(
         one.setting == option.name and "node_choice.arrange" in one.message for one in done.findings
     )
     first = done.site.get("node_choice", {}).get(name, value)
     if name == "expression" and not arranged and first.lstrip("-") in _SMALL_TERMS and first != value:
         done.table("node_choice")[name] = f"{first} * 1e10 + {value}"
-        message = "added to node_choice.expression: it decides among nodes for which the first key is equal"
+        message = "added to node_choice.expression: it decides among nodes with equal values of the first key"
         source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
         return
     if first != value or (name == "expression" and arranged):
-        message = "the first of these keys is translated; for several write node_choice.expression"
+        message = "only the first of these keys is translated; write node_choice.expression for several"
         source.done.note(Verdict.DIFFERS, option.line, option.name, message)
         return
     done.table("node_choice")[name] = value
-    message = f'node_choice.{name} = "{value}", among nodes that allow the same start'
+    message = f'node_choice.{name} = "{value}"; it decides only among nodes that allow the same start'
     source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
 
 
 def _node_order(option: SchedOption) -> tuple[str, str] | str:
-    """A setting of node_choice with its value, or why there is none."""
+    """Return a setting of node_choice with its value, or a text that says why there is none."""
     words = option.value.split()
     if option.name != "node_sort_key" or not 2 <= len(words) <= _SORT_WORDS:
-        wanted = "a key is a resource, HIGH or LOW, and total, assigned or unused"
+        wanted = "a key is a resource, then HIGH or LOW, then total, assigned or unused"
         return f"{wanted}; {NODE_CHOICE_NOTE}" if option.name == "node_sort_key" else NODE_CHOICE_NOTE
     resource, direction = words[0], words[1].upper()
     amount = words[2].lower() if len(words) == _SORT_WORDS else "total"
     if direction not in ("HIGH", "LOW"):
         return f"{words[1]} is neither HIGH nor LOW"
     if amount not in ("total", "assigned", "unused"):
-        return f"{words[2]} is none of total, assigned and unused"
+        return f"{words[2]} is not total, assigned or unused"
     if resource == SORT_PRIORITY:
-        amount = "total"  # a priority is not consumed
+        amount = "total"  # jobs do not use up a priority
     if amount == "total":
         term = {"ncpus": "cpus", "ngpus": "gpus"}.get(resource, resource)
         text = term if direction == "HIGH" else f"-{term}"
@@ -368,61 +380,60 @@ def _node_order(option: SchedOption) -> tuple[str, str] | str:
     if resource == "mem" and (amount, direction) == ("unused", "LOW"):
         return "arrange", "least_memory"
     return (
-        f"there is no order by {resource} {amount} {direction}: node_choice.arrange knows only free cpus and "
-        "least free memory"
+        f"schedd has no order by {resource} {amount} {direction}: node_choice.arrange can use free cpus, "
+        "or the least free memory"
     )
 
 
 def _provisioning(option: SchedOption, source: SchedConfig) -> None:
-    message = (
-        "nodes are not provisioned: jobs that ask for an aoe go only where it is; without such jobs "
-        "nothing changes"
-    )
+    message = "schedd does not provision nodes: jobs that request an aoe run only on nodes that have it"
     source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _jobs_looked_at(option: SchedOption, source: SchedConfig) -> None:
-    source.done.note(Verdict.NO_MATTER, option.line, option.name, "all jobs are planned")
+    source.done.note(Verdict.NOT_NEEDED, option.line, option.name, "all jobs are planned")
 
 
 def _unknown(option: SchedOption, source: SchedConfig) -> None:
-    source.done.strange(option.line, option.name, "pbs_sched")
+    source.done.note_undocumented(option.line, option.name, "pbs_sched")
 
 
 def _note_server_settings(source: SchedConfig) -> None:
-    """The scheduler's policy outside the file."""
+    """Add a finding about the scheduler's settings on the server, which the file does not have."""
     if source.openpbs:
         message = (
-            "not in the file: see `qmgr -c 'list sched'` for job_sort_formula, preempt_*, backfill_depth"
+            "some settings are only on the server: see `qmgr -c 'list sched'` for job_sort_formula, "
+            "preempt_*, backfill_depth"
         )
         source.done.note(Verdict.DIFFERS, 0, "qmgr", message)
 
 
 _PEERS = (
-    "jobs are not taken from other servers: a federation hands them out (docs/administrators/federation.md)"
+    "schedd does not pull jobs from other servers: a federation distributes them "
+    "(docs/administrators/federation.md)"
 )
 _PROMISED = "every job has a planned start, and a promise that bounds its wait"
-_SETS = "name the server's node_group_key as by in [clusters.NAME.site.node_sets]"
+_SETS = "set by of [clusters.NAME.site.node_sets] to the server's node_group_key"
 _SORT_WORDS = 3
 _SMALL_TERMS = frozenset({SORT_PRIORITY, "cpus", "gpus"})
-"""Terms of node_choice.expression with small numbers, after which a second key finds room."""
+"""Terms of node_choice.expression with small values, which leave digits for a second key."""
 _LOCAL = "only in NASA's own builds of PBS"
 _HANDLERS: Mapping[str, _Handler] = {
     **dict.fromkeys(FAIR_SHARE_PARTS, _check_fair_share_part),
     "strict_fifo": _strict,
     "strict_ordering": _strict,
     "round_robin": _note_handler(
-        Verdict.BLOCKER, "queues do not take turns: jobs go by priority, then by age"
+        Verdict.BLOCKER, "queues do not take turns: jobs are ordered by priority, then by age"
     ),
-    "help_starving_jobs": _note_handler(Verdict.NO_MATTER, _PROMISED),
-    "max_starve": _note_handler(Verdict.NO_MATTER, _PROMISED),
-    "backfill": _note_handler(Verdict.NO_MATTER, "gaps are always filled"),
-    "opt_backfill_fuzzy": _note_handler(Verdict.NO_MATTER, "gaps are always filled"),
-    "opt_backfill_fuzzy_time": _note_handler(Verdict.NO_MATTER, "gaps are always filled"),
-    "log_filter": _note_handler(Verdict.NO_MATTER, "see [log]"),
-    "logs": _note_handler(Verdict.NO_MATTER, "see [log]"),
-    "sync_time": _note_handler(Verdict.NO_MATTER, "usage is kept with every checkpoint"),
-    "update_comments": _note_handler(Verdict.NO_MATTER, "see tell and comment of the adapter"),
+    "help_starving_jobs": _note_handler(Verdict.NOT_NEEDED, _PROMISED),
+    "max_starve": _note_handler(Verdict.NOT_NEEDED, _PROMISED),
+    "backfill": _note_handler(Verdict.NOT_NEEDED, "gaps are always filled"),
+    "opt_backfill_fuzzy": _note_handler(Verdict.NOT_NEEDED, "gaps are always filled"),
+    "opt_backfill_fuzzy_time": _note_handler(Verdict.NOT_NEEDED, "gaps are always filled"),
+    "log_filter": _note_handler(Verdict.NOT_NEEDED, "see [log]"),
+    "logs": _note_handler(Verdict.NOT_NEEDED, "see [log]"),
+    "sync_time": _note_handler(Verdict.NOT_NEEDED, "schedd stores usage with every checkpoint"),
+    "update_comments": _note_handler(Verdict.NOT_NEEDED, "see the adapter's settings tell and comment"),
     "max_jobs_to_check": _jobs_looked_at,
     "max_job_check": _jobs_looked_at,
     "dedicated_prefix": translate_dedicated_prefix,
@@ -434,10 +445,10 @@ _HANDLERS: Mapping[str, _Handler] = {
     "resources": _resources,
     "resource_unset_infinite": _note_handler(
         Verdict.BLOCKER,
-        "a node that does not say how much it has of a resource has none of it, for all resources",
+        "in schedd, a node without a value of a resource has none of it; that is so for all resources",
     ),
     "ignore_queue": _note_handler(
-        Verdict.BLOCKER, "jobs of this queue would be started: stop it on the server"
+        Verdict.BLOCKER, "schedd would start jobs of this queue: stop the queue on the server"
     ),
     "preemptive_sched": _preemption,
     "preempt_prio": _preempt_prio,
@@ -454,17 +465,19 @@ _HANDLERS: Mapping[str, _Handler] = {
     "dont_preempt_starving": _preempting,
     **dict.fromkeys(
         ("assign_ssinodes", "cpus_per_ssinode", "mem_per_ssinode"),
-        _note_handler(Verdict.NO_MATTER, "PBS reads it no more: it was for machines of one memory image"),
+        _note_handler(
+            Verdict.NOT_NEEDED, "PBS no longer reads it: it was for machines with a single memory image"
+        ),
     ),
     "job_sort_formula": _note_handler(
         Verdict.BLOCKER,
-        "PBS reads it from the server, not from here: set it with qmgr, or as formula.expression",
+        "PBS reads it from the server, not from this file: set it with qmgr, or write formula.expression",
     ),
     "peer_queue": _note_handler(Verdict.BLOCKER, _PEERS),
     "peer_translation": _note_handler(Verdict.BLOCKER, _PEERS),
     "server_dyn_res": _dynamic,
     "mom_resources": _note_handler(
-        Verdict.BLOCKER, "moms are not asked for amounts of resources: it would not be counted"
+        Verdict.BLOCKER, "schedd does not ask moms for amounts of resources, and would not count this one"
     ),
     "load_balancing": _note_handler(Verdict.DIFFERS, LOAD_NOTE),
     "load_balancing_rr": _note_handler(Verdict.DIFFERS, LOAD_NOTE),
@@ -472,15 +485,15 @@ _HANDLERS: Mapping[str, _Handler] = {
     "node_sort_key": _nodes_sorted,
     "sort_nodes": _nodes_sorted,
     "node_group_key": _note_handler(
-        Verdict.NO_MATTER, "PBS passes over it here; it is the server's: see node_sets"
+        Verdict.NOT_NEEDED, "PBS reads it from the server, not from this file: see node_sets"
     ),
     "provision_policy": _provisioning,
     "allow_aoe_calendar": _provisioning,
     "do_not_span_psets": _note_handler(Verdict.BLOCKER, f"{_SETS}, with strict = true"),
-    "only_explicit_psets": _note_handler(Verdict.BLOCKER, f"{_SETS}; nodes without a value make no set"),
-    "throughput_mode": _note_handler(Verdict.NO_MATTER, "jobs are started without waiting for each other"),
+    "only_explicit_psets": _note_handler(Verdict.BLOCKER, f"{_SETS}; nodes without a value form no set"),
+    "throughput_mode": _note_handler(Verdict.NOT_NEEDED, "jobs are started without waiting for each other"),
     "resv_confirm_ignore": _note_handler(
-        Verdict.DIFFERS, "reservations of pbs_rsub are confirmed only on vnodes that the plan has free"
+        Verdict.DIFFERS, "reservations of pbs_rsub are confirmed only on vnodes that are free in the plan"
     ),
     **dict.fromkeys(
         (

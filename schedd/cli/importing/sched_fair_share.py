@@ -14,19 +14,19 @@ ENTITIES = {
     "queue": "queue",
     "project": "project",
 }
-"""What a share can be of, and the level here."""
+"""Owner of shares in pbs_sched: level of fair_share."""
 _FILE = "resource_group"
-_UNKNOWN = "unknown"  # group that pbs_sched makes for all that are not listed
+_UNKNOWN = "unknown"  # group that pbs_sched creates for all users that are not listed
 _LONGEST_S = 366 * 86_400
 _LIMITED = frozenset({"user", "group", "account", "project"})
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceGroups:
-    """Content of a file resource_group.
+    """Contents of a file resource_group.
 
-    ``leaves`` have the line, the own shares, and the part of the whole in per cent; ``groups`` the line.
-    ``parents`` lack those at the top. ``bad`` has by line what cannot be used, and why.
+    ``leaves`` have the line, the own shares, and the part of the whole in percent; ``groups`` have the line.
+    ``parents`` lacks the topmost entries. ``bad`` has text and fault of each invalid line.
     """
 
     leaves: Mapping[str, tuple[int, float, float]]
@@ -51,16 +51,16 @@ def parse_shares(text: str) -> ResourceGroups:
             name, _, parent, amount = fields[:4]
             mine = float(amount)
         except ValueError:
-            bad[number] = " ".join(fields)[:60], "it is not 'name number parent shares'"
+            bad[number] = " ".join(fields)[:60], "the line is not 'name number parent shares'"
             continue
         reason = ""
         if name.lower() in spelled:
             before = spelled[name.lower()]
-            reason = f"{name} is on line {lines[before]} already" if before else "root is built in"
+            reason = f"{name} is already on line {lines[before]}" if before else "root is built in"
         elif parent.lower() not in spelled:
-            reason = f"its parent {parent} is on no line above"
+            reason = f"no line above defines its parent {parent}"
         elif not 0 <= mine <= 1e9:
-            reason = "shares are from 0 to 10^9"
+            reason = "shares must be a number from 0 to 10^9"
         elif "/" in name:
             reason = "a name with / is not supported"
         if reason:
@@ -87,19 +87,19 @@ def parse_shares(text: str) -> ResourceGroups:
 
 
 def fair_share_level(source: SchedConfig) -> str:
-    """The level that shares are of; the user where the file says nothing or something strange."""
+    """Return the level whose shares count; ``user`` if the file has no valid one."""
     option = source.get("fairshare_entity")
     return ENTITIES.get(option.value.lower(), "user") if option is not None else "user"
 
 
 def translate_fair_share(option: SchedOption, source: SchedConfig, weight: float) -> None:
-    """The option fair_share, with all that belongs to it; ``weight`` is the term's."""
+    """Translate the option fair_share with its parts; ``weight`` is the weight of its term."""
     done = source.done
     shares = parse_shares(source.companions.get(_FILE, ""))
     if not option.on:
-        done.note(Verdict.NO_MATTER, option.line, option.name, "fair share is off")
+        done.note(Verdict.NOT_NEEDED, option.line, option.name, "fair share is off")
         for line in (*shares.groups.values(), *(line for line, _, _ in shares.leaves.values()), *shares.bad):
-            done.note(Verdict.NO_MATTER, line, "shares", "no sort key uses it, and fair share is off", _FILE)
+            done.note(Verdict.NOT_NEEDED, line, "shares", "fair share is off, and no sort key uses it", _FILE)
         return
     tree = done.table("fair_share")
     tree |= {"levels": ["user"], "interval": 86_400, "decay": 0.5, "depth": 20}
@@ -108,7 +108,7 @@ def translate_fair_share(option: SchedOption, source: SchedConfig, weight: float
         f"priority.fair_share = {weight:.10g}: a factor of use over share (docs/administrators/policy.md)"
     )
     if source.get("fairshare_usage_res") is None:
-        message += "; cpu-seconds held count, not cpu time used"
+        message += "; use is counted in cpu-seconds held, not in cpu time used"
         done.note(Verdict.DIFFERS, option.line, option.name, message)
     else:
         done.note(Verdict.TRANSLATED, option.line, option.name, message)
@@ -117,7 +117,10 @@ def translate_fair_share(option: SchedOption, source: SchedConfig, weight: float
             FAIR_SHARE_PARTS[other.name](other, tree, done)
     if source.openpbs and source.get("fairshare_decay_time") is None and source.get("half_life") is None:
         done.note(
-            Verdict.TRANSLATED, 0, "fairshare_decay_time", "PBS takes a day: fair_share.interval = 86400"
+            Verdict.TRANSLATED,
+            0,
+            "fairshare_decay_time",
+            "not in the file; PBS's default is a day: fair_share.interval = 86400",
         )
     _shares(shares, tree, done)
     _translate_missing_shares(shares, source, tree)
@@ -138,11 +141,11 @@ def _decay_factor(option: SchedOption, tree: dict[str, object], done: ImportResu
     except ValueError:
         factor = -1.0
     if not 0 < factor < 1:
-        message = f"{option.value!r} is not between 0 and 1, passed over, as PBS does"
+        message = f"{option.value!r} is not between 0 and 1, and is ignored, as in PBS"
         done.note(Verdict.DIFFERS, option.line, option.name, message)
         return
     tree["decay"] = factor
-    # As many windows as until a hundredth is left.
+    # the number of windows after which a hundredth is left
     tree["depth"] = next((n for n in range(1, 1000) if factor**n < 0.01), 1000)
     done.note(Verdict.TRANSLATED, option.line, option.name, f"fair_share.decay, over {tree['depth']} windows")
 
@@ -150,7 +153,7 @@ def _decay_factor(option: SchedOption, tree: dict[str, object], done: ImportResu
 def _entity(option: SchedOption, tree: dict[str, object], done: ImportResult) -> None:
     level = ENTITIES.get(option.value.lower())
     if level is None:
-        message = f"there is no level {option.value}: user is taken"
+        message = f"fair share has no level {option.value}: user is used"
         done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
         tree["levels"] = [level]
@@ -159,9 +162,9 @@ def _entity(option: SchedOption, tree: dict[str, object], done: ImportResult) ->
 
 def _usage(option: SchedOption, _tree: dict[str, object], done: ImportResult) -> None:
     if option.value.replace(" ", "") in ("ncpus*walltime", "walltime*ncpus"):
-        done.note(Verdict.TRANSLATED, option.line, option.name, "cpu-seconds held count")
+        done.note(Verdict.TRANSLATED, option.line, option.name, "use is counted in cpu-seconds held")
     else:
-        message = f"{option.value}: here it is always cpu-seconds held, so that idle cpus count, too"
+        message = f"{option.value}: schedd always counts cpu-seconds held, which includes idle cpus of a job"
         done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
@@ -171,18 +174,19 @@ def _unknown_shares(option: SchedOption, tree: dict[str, object], done: ImportRe
         if not 0 <= shares <= 1e9:
             raise ValueError
     except ValueError:
-        message = f"{option.value!r} is no number from 0 to 10^9, passed over"
+        message = f"{option.value!r} is not a number from 0 to 10^9, and is ignored"
         done.note(Verdict.DIFFERS, option.line, option.name, message)
     else:
         tree["unlisted_group"], tree["shares"] = _UNKNOWN, {_UNKNOWN: shares}
         message = (
-            f"fair_share.unlisted_group = {_UNKNOWN}: all that are not listed have {shares:g} shares together"
+            f"fair_share.unlisted_group = {_UNKNOWN}: all users that are not listed have {shares:g} "
+            "shares together"
         )
         done.note(Verdict.TRANSLATED, option.line, option.name, message)
 
 
 def _no_shares(_option: SchedOption, _tree: dict[str, object], _done: ImportResult) -> None:
-    """No finding yet: see ``_translate_missing_shares``."""
+    """Add no finding: ``_translate_missing_shares`` does."""
 
 
 FAIR_SHARE_PARTS: Mapping[str, Callable[[SchedOption, dict[str, object], ImportResult], None]] = {
@@ -194,12 +198,12 @@ FAIR_SHARE_PARTS: Mapping[str, Callable[[SchedOption, dict[str, object], ImportR
     "unknown_shares": _unknown_shares,
     "fairshare_enforce_no_shares": _no_shares,
 }
-"""The options that belong to it, by name."""
+"""The options of fair share, by name."""
 
 
 def _shares(groups: ResourceGroups, tree: dict[str, object], done: ImportResult) -> None:
     for line, (text, reason) in groups.bad.items():
-        message = f"{text!r} is left out, as pbs_sched does: {reason}"
+        message = f"{text!r} is left out, as in pbs_sched: {reason}"
         done.note(Verdict.DIFFERS, line, "shares", message, _FILE)
     if not groups.shares:
         return
@@ -214,7 +218,9 @@ def _shares(groups: ResourceGroups, tree: dict[str, object], done: ImportResult)
 
 
 def _translate_missing_shares(shares: ResourceGroups, source: SchedConfig, tree: dict[str, object]) -> None:
-    """Users without shares: OpenPBS never runs their jobs by default; TORQUE runs them last."""
+    """Add findings about users without shares: by default OpenPBS never runs their jobs; TORQUE runs them
+    last.
+    """
     done, option = source.done, source.get("fairshare_enforce_no_shares")
     enforced = source.openpbs and (option is None or option.on)
     line, level = option.line if option is not None else 0, fair_share_level(source)
@@ -226,34 +232,35 @@ def _translate_missing_shares(shares: ResourceGroups, source: SchedConfig, tree:
         tree["unlisted"] = 0.0
     if not enforced or not (nobody or strangers or not shares.leaves):
         if option is not None:
-            message = "it is off: they come last" if not option.on else "everybody has shares"
-            done.note(Verdict.NO_MATTER, line, option.name, message)
+            message = "it is off: jobs without shares come last" if not option.on else "all users have shares"
+            done.note(Verdict.NOT_NEEDED, line, option.name, message)
         return
     name = "fairshare_enforce_no_shares"
     if not shares.leaves:
         message = (
-            "no user has shares, since resource_group names none and unknown_shares is not set: PBS then "
-            "runs no job with fair_share on, so check whether that file was read; here all shares are equal"
+            "resource_group names no user, and unknown_shares is not set. PBS then runs no job while "
+            "fair_share is on: check whether that file was read. In schedd all shares are equal"
         )
         if not open_to_all:
             done.note(Verdict.DIFFERS, line, name, message)
         elif option is not None:
-            done.note(Verdict.NO_MATTER, line, name, "everybody has shares")
+            done.note(Verdict.NOT_NEEDED, line, name, "all users have shares")
         return
     if nobody and level in _LIMITED:
         for one in nobody:
             done.limit(amount=0, what="jobs", who=level, name=one)
         done.note(Verdict.TRANSLATED, line, name, f"limits of 0 jobs for {', '.join(nobody)}")
     elif nobody:
-        message = f"jobs of {', '.join(nobody)} would run: stop those queues on the server"
+        message = f"schedd would run jobs of {', '.join(nobody)}: stop those queues on the server"
         done.note(Verdict.BLOCKER, line, name, message)
     if strangers:
         message = (
-            f"a {level} that is not in resource_group never runs there (unknown_shares is not set), and "
-            f"would "
+            f"PBS never runs jobs of a {level} that is not in resource_group (unknown_shares is not set); "
+            "schedd "
         )
         message += (
-            f'run here, last of all. If that is meant: [[limits]] amount = 0, who = "{level}", and one with '
+            f'runs them last. To forbid them, write [[limits]] with amount = 0 and who = "{level}", '
+            "and one with "
         )
         message += "a large amount and name for each that may run"
         done.note(Verdict.BLOCKER, line, name, message)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from schedd.cli.importing.result import ImportResult, Verdict, logical_lines
 
-COMMENTS = "#*"  # characters that begin a comment, in all these files
+COMMENTS = "#*"  # characters that begin a comment, in all of these files
 _LINE = re.compile(r"(\w+)\s*:?\s*(.*)")
 _PRIMES = {"ALL": "all", "PRIME": "prime", "NON_PRIME": "non_prime", "NONE": "none"}
 _OPENPBS_ALONE = frozenset(
@@ -39,7 +39,7 @@ _OPENPBS_ALONE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SchedOption:
-    """One option; ``prime`` is the half of the day when it applies: ``prime``, ``non_prime``, ``all``."""
+    """One option; ``prime`` is when it applies: ``prime``, ``non_prime``, ``all`` or ``none``."""
 
     line: int
     name: str
@@ -48,7 +48,7 @@ class SchedOption:
 
     @property
     def on(self) -> bool:
-        """Whether it says yes."""
+        """Whether its value means yes."""
         return self.value.lower() in ("true", "yes", "1", "t", "y")
 
     @property
@@ -71,31 +71,37 @@ class SchedConfig:
         self.openpbs = any(option.name in _OPENPBS_ALONE for option in self.options)
 
     def get(self, name: str) -> SchedOption | None:
-        """The option, where the file has it."""
+        """Return the option; None if the file does not have it."""
         return next((option for option in self.options if option.name == name), None)
 
     def on(self, name: str) -> bool:
-        """Whether the file has it and it says yes."""
+        """Return whether the file has the option, with a value that means yes."""
         option = self.get(name)
         return option is not None and option.on
 
 
 def parse_options(text: str, done: ImportResult) -> Iterator[SchedOption]:
-    """The options of a sched_config, as ``name: value prime`` or without the colon."""
+    """Yield the options of a sched_config, written as ``name: value prime`` or without the colon."""
     for number, last, said in logical_lines(text, COMMENTS):
         if last > number:
             done.ends[number] = last
         found = _LINE.fullmatch(said)
         words = _split_words(found[2]) if found is not None else None
         if found is None or words is None:
-            done.note(Verdict.BLOCKER, number, said[:40], "cannot be read: check its intention")
+            done.note(
+                Verdict.BLOCKER,
+                number,
+                said[:40],
+                "this line is not understood, and is ignored: correct it, or set in schedd.toml what it is "
+                "for",
+            )
             continue
         prime = _PRIMES.get(words[-1].upper(), "") if len(words) > 1 else ""
         yield SchedOption(number, found[1].lower(), " ".join(words[:-1] if prime else words), prime or "all")
 
 
 def parse_rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Number and words of each line of a companion file."""
+    """Yield number and words of each line of a companion file."""
     for number, line in enumerate(text.splitlines(), 1):
         said = line.strip()
         if said and said[0] not in COMMENTS:

@@ -1,4 +1,4 @@
-"""Scheduling attributes of pbs_server as settings of schedd.toml.
+"""Translation of scheduling attributes of pbs_server to settings of schedd.toml.
 
 Names and meanings are from the servers' manuals (pbs_server_attributes, pbs_queue_attributes,
 pbs_sched_attributes). Values that are read from the running server need no setting.
@@ -21,7 +21,9 @@ _Note = Callable[[Verdict, str], None]
 
 @dataclass(frozen=True, slots=True)
 class ServerObject:
-    """The server, a queue, a scheduler or a resource: all its attributes by ``name`` or ``name.resource``."""
+    """The server, a queue, a scheduler or a resource, with all of its attributes by ``name`` or
+    ``name.resource``.
+    """
 
     kind: str
     name: str
@@ -29,12 +31,12 @@ class ServerObject:
 
     @property
     def location(self) -> str:
-        """Where a finding is, as the report says it."""
+        """The location of a finding in the report."""
         return "server" if self.kind == "server" else f"{self.kind} {self.name}"
 
 
 def import_server(objects: Iterable[ServerObject], done: ImportResult, *, openpbs: bool) -> None:
-    """Add a finding for every attribute. Of several schedulers only ``default`` changes settings."""
+    """Add a finding for every attribute, and write settings. Resources have no findings."""
     listed = list(objects)
     server = {name: value for one in listed if one.kind == "server" for name, value in one.values.items()}
     types = ResourceTypes(
@@ -81,75 +83,83 @@ def _translate_attribute(
         queue = one.name if one.kind == "queue" else ""
         limits, odd = parse_server_limits({name: value}, queue, types)
         if not limits and not odd:
-            note(Verdict.NO_MATTER, "the server sees to it, with any scheduler")
+            note(Verdict.NOT_NEEDED, "the server enforces it, with any scheduler")
         elif odd:
-            note(Verdict.BLOCKER, "this limit cannot be read: jobs would run beyond it")
+            note(Verdict.BLOCKER, "this limit is not understood: jobs would run beyond it")
         else:
-            note(Verdict.TRANSLATED, "read from the server; holds at every moment of the plan")
+            note(Verdict.TRANSLATED, "read from the server; the plan respects it at all times")
     elif plain == "preempt_prio" and set(re.split(r"[\s,\"]+", value)) - _PLAIN_LEVELS:
         note(Verdict.BLOCKER, _LEVELS)
     elif plain == "node_pack":
         arrange = "spread" if off else "pack"
         done.table("node_choice")["arrange"] = arrange
-        note(Verdict.TRANSLATED, f'node_choice.arrange = "{arrange}", among nodes that allow the same start')
+        note(
+            Verdict.TRANSLATED,
+            f'node_choice.arrange = "{arrange}"; it decides only among nodes that allow the same start',
+        )
     elif plain in _SIGNIFICANT and not (off and plain not in _ALSO_OFF):
         note(*_SIGNIFICANT[plain])
     elif plain in _SIGNIFICANT:
-        note(Verdict.NO_MATTER, "it is off")
+        note(Verdict.NOT_NEEDED, "it is off")
     elif plain in _READ_FROM_SERVER:
         note(Verdict.TRANSLATED, _READ_FROM_SERVER[plain])
     elif message := next(
         (said for pattern, said in _ONLY_OLD_SCHEDULER.items() if fnmatchcase(plain, pattern)), ""
     ):
-        note(Verdict.NO_MATTER, message)
+        note(Verdict.NOT_NEEDED, message)
     elif any(fnmatchcase(plain, pattern) for pattern in _STATE_ATTRIBUTES):
-        note(Verdict.NO_MATTER, "the present state, no setting")
+        note(Verdict.NOT_NEEDED, "a state, not a setting")
     elif any(fnmatchcase(plain, pattern) for pattern in _ENFORCED_BY_SERVER):
-        note(Verdict.NO_MATTER, "the server sees to it, with any scheduler")
+        note(Verdict.NOT_NEEDED, "the server enforces it, with any scheduler")
     else:
-        note(Verdict.DIFFERS, "not known to this import: look up whether a scheduler heeds it")
+        note(Verdict.DIFFERS, "not known to this import: look up whether the scheduler obeys it")
 
 
 def _translate_node_groups(
     value: str, server: Mapping[str, str], one: ServerObject, done: ImportResult, note: _Note
 ) -> None:
     if server.get("node_group_enable", "").lower() not in ("true", "t", "1", "yes", "y"):
-        note(Verdict.NO_MATTER, "node_group_enable is off")
+        note(Verdict.NOT_NEEDED, "node_group_enable is off")
         return
     keys = [key.strip() for key in value.strip('"').split(",") if key.strip()]
     if one.kind != "server":
         note(Verdict.BLOCKER, "node sets apply to the whole cluster, not to a queue")
     elif len(keys) != 1:
-        note(Verdict.BLOCKER, f"node sets are by one resource: choose one of {', '.join(keys)}")
+        note(Verdict.BLOCKER, f"node sets can use only one resource: choose one of {', '.join(keys)}")
     else:
         done.table("node_sets")["by"] = keys[0]
-        note(Verdict.TRANSLATED, f'node_sets.by = "{keys[0]}"; wait says how long a job waits for one set')
+        note(
+            Verdict.TRANSLATED,
+            f'node_sets.by = "{keys[0]}"; set node_sets.wait to how long a job waits for one set',
+        )
 
 
 def _translate_node_set_option(name: str, *, off: bool, done: ImportResult, note: _Note) -> None:
     if off:
-        note(Verdict.NO_MATTER, "it is off")
+        note(Verdict.NOT_NEEDED, "it is off")
     elif name == "do_not_span_psets":
         sets = done.table("node_sets")
         if not sets:
             del done.site["node_sets"]
-            note(Verdict.NO_MATTER, "there is no node_group_key")
+            note(Verdict.NOT_NEEDED, "there is no node_group_key")
             return
         sets["strict"] = True
         note(Verdict.TRANSLATED, "node_sets.strict = true")
     else:
-        note(Verdict.DIFFERS, "nodes without the resource are in no set here; they come last")
+        note(Verdict.DIFFERS, "in schedd, nodes without the resource are in no set, and are used last")
 
 
 def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> None:
-    """Whether jobs of some queue preempt others: its Priority is that of an express queue, or higher."""
+    """Write the table preemption if there are express queues: those with a Priority of at least
+    preempt_queue_prio.
+    """
     if done.preempts is False:
         return
     schedulers = [one for one in listed if one.kind == "scheduler"]
     bounds = [_int_or_none(one.values.get("preempt_queue_prio", "")) for one in schedulers]
     known = [bound for bound in (*bounds, done.express_priority) if bound is not None]
     least = min(known, default=_EXPRESS)
-    message = f"queues of Priority {least} or more are preemptors: see the queues of the server"
+    message = f"queues with a Priority of at least {least} are preemptors: see the findings about queues"
     done.findings = [
         replace(one, verdict=Verdict.TRANSLATED, message=message) if one.setting in _ANSWERED else one
         for one in done.findings
@@ -165,8 +175,8 @@ def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> Non
             continue
         express.append(one.name)
         message = (
-            f"an express queue (preempt_queue_prio {least}): in the preemptors of the table preemption, and "
-            "the other queues in its targets"
+            f"an express queue (preempt_queue_prio {least}): it is in the preemptors of the table "
+            "preemption, and queues with a lower Priority are in its targets"
         )
         if done.preempts is None:
             message += ". Remove the table if preemptive_sched is off in sched_config"
@@ -188,14 +198,14 @@ def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> Non
 def _note_eligible_time(
     listed: Iterable[ServerObject], server: Mapping[str, str], done: ImportResult
 ) -> None:
-    """Add a finding if a formula has the eligible time, which the server does not count."""
+    """Add a finding if a formula uses eligible_time while the server does not count it."""
     formulas = [one.values.get("job_sort_formula", "") for one in listed]
     if server.get("eligible_time_enable", "").lower() in ("true", "t", "1", "yes", "y"):
         return
     if any(re.search(r"\beligible_time\b", text) for text in formulas):
         message = (
-            "it is off, so that eligible_time is 0 in PBS's formula; here waiting counts in it: take the "
-            "term out of the formula if that is not meant"
+            "it is off, so that eligible_time is 0 in PBS's formula. In schedd it is the time that a job "
+            "has waited: to keep PBS's order, remove the term from the formula"
         )
         done.findings = [one for one in done.findings if not one.setting.startswith("eligible_time_enable")]
         done.note(Verdict.DIFFERS, 0, "eligible_time_enable", message, "server")
@@ -215,11 +225,11 @@ _SHOWN: Final = 60
 _EXPRESS: Final = 150
 _PLAIN_LEVELS: Final = frozenset({"express_queue", "normal_jobs", ""})
 _LEVELS: Final = (
-    "jobs to preempt are not found by a level: name them in targets and scavengers of the table preemption "
-    "(docs/administrators/preemption.md)"
+    "schedd has no preemption levels: name the jobs to preempt in targets and scavengers of the table "
+    "preemption (docs/administrators/preemption.md)"
 )
 _ANSWERED: Final = ("preemptive_sched", "preempt_queue_prio")
-"""Options of a sched_config that name the queues of preemptors only by their Priority."""
+"""Options of a sched_config whose findings are replaced once the Priority of the queues is known."""
 _RUN_LIMITS: Final = frozenset(
     {
         "max_running", "max_user_run", "max_group_run", "max_run", "max_run_res", "max_user_res",
@@ -227,8 +237,8 @@ _RUN_LIMITS: Final = frozenset(
     }
 )  # fmt: skip
 _SOFT_LIMIT: Final = (
-    "in PBS they only select jobs to preempt: name these in targets of the table preemption; soft in "
-    "limits plans jobs beyond it after all others"
+    "in PBS a soft limit only selects jobs to preempt: name these in targets of the table preemption. In "
+    "schedd, soft of [[limits]] plans jobs beyond it after all others"
 )
 _SIGNIFICANT: Final[Mapping[str, tuple[Verdict, str]]] = {
     **dict.fromkeys(
@@ -239,48 +249,51 @@ _SIGNIFICANT: Final[Mapping[str, tuple[Verdict, str]]] = {
         (Verdict.DIFFERS, _SOFT_LIMIT),
     ),
     "job_exclusive_on_use": (
-        Verdict.BLOCKER, "nodes would be shared: make naccesspolicy=singlejob a default of the queues"
+        Verdict.BLOCKER,
+        "nodes would be shared: set naccesspolicy=singlejob in resources_default of the queues",
     ),
     "preempt_targets": (
         Verdict.DIFFERS,
-        "victims are restricted by preempt_targets of a job: set resources_default.preempt_targets",
+        "a job's preempt_targets restrict the jobs that it preempts: set resources_default.preempt_targets",
     ),
     "node_sort": (Verdict.DIFFERS, NODE_CHOICE_NOTE),
     "default_node": (Verdict.DIFFERS, NODE_CHOICE_NOTE),
-    "partition": (Verdict.DIFFERS, "name its scheduler as server.scheduler in pbs-adapter.toml"),
+    "partition": (Verdict.DIFFERS, "set server.scheduler in pbs-adapter.toml to the name of the scheduler"),
     "job_run_wait": (
-        Verdict.DIFFERS, "runjob_hook or none: a run is acknowledged at once, not after some 50 ms"
+        Verdict.DIFFERS,
+        "with runjob_hook or none the server acknowledges a run at once, instead of after about 50 ms",
     ),
-    "resources_cost": (Verdict.NO_MATTER, "what jobs asked for is counted"),
-    "system_cost": (Verdict.NO_MATTER, "what jobs asked for is counted"),
+    "resources_cost": (Verdict.NOT_NEEDED, "schedd counts the requests of jobs"),
+    "system_cost": (Verdict.NOT_NEEDED, "schedd counts the requests of jobs"),
 }  # fmt: skip
 _ALSO_OFF: Final = frozenset({"partition", "job_run_wait", "default_node"})
 _READ_FROM_SERVER: Final[Mapping[str, str]] = {
-    "scheduling": "read from the server: nothing is started while it is False",
+    "scheduling": "read from the server: no job starts while it is False",
     "started": "read from the server: jobs of a stopped queue are not planned",
     "enabled": "the server refuses new jobs of a disabled queue",
     "queue_type": "read from the server: no job runs in a routing queue",
-    "Priority": "read from the server: counts by priority.queue, or as priority.queues says",
-    "resources_default": "read from the server: counts where a job does not say",
-    "default_chunk": "the server writes it into the jobs",
+    "Priority": "read from the server: priority.queue is its weight, and priority.queues can replace it",
+    "resources_default": "read from the server: used where a job does not request the resource",
+    "default_chunk": "the server writes it into jobs",
     "features_required": "read from the server: the queue's jobs go to nodes with these properties",
-    "query_other_jobs": "read from the server: which jobs users see",
-    "restrict_res_to_release_on_suspend": "read from the server: what suspended jobs release",
-    "backfill_depth": "every job has a planned start, and gaps are filled for all",
+    "query_other_jobs": "read from the server: whether users see other users' jobs",
+    "restrict_res_to_release_on_suspend": "read from the server: the resources that suspended jobs release",
+    "backfill_depth": "every job has a planned start, and all jobs may fill gaps",
     "node_group_enable": "see node_group_key",
 }
 _ONLY_OLD_SCHEDULER: Final[Mapping[str, str]] = {
-    "scheduler_iteration": "jobs are started when their moment comes",
-    "sched_*": "belongs to the replaced scheduler",
+    "scheduler_iteration": "schedd starts each job at its planned start",
+    "sched_*": "it concerns only the replaced scheduler",
     "throughput_mode": "jobs are started without waiting for each other",
     "opt_backfill_fuzzy": "all gaps are filled",
     "est_start_time_freq": "every job has a planned start at all times",
-    "eligible_time_enable": "waiting counts from when a job became eligible",
-    "server_dyn_res_alarm": "the programs are asked every minute: see licences",
-    "attr_update_period": "attributes of jobs are written as tell says",
-    "preempt_*": "jobs are stopped for others only by the table preemption: see the Priority of queues",
+    "eligible_time_enable": "waiting time counts from the moment at which a job became eligible",
+    "server_dyn_res_alarm": "schedd runs the programs every minute: see licences",
+    "attr_update_period": "see the adapter's setting tell",
+    "preempt_*": "running jobs are preempted only if the table preemption selects them: see the findings "
+    "queues",
 }
-"""What only the present scheduler heeds."""
+"""Attributes that only the replaced scheduler obeys."""
 _STATE_ATTRIBUTES: Final = (
     "server_state", "total_jobs", "state_count", "state", "resources_assigned", "license_count",
     "pbs_version", "hasnodes", "mtime", "net_counter", "server_host", "sched_host", "comment",
