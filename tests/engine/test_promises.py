@@ -33,6 +33,20 @@ def test_a_promise_that_the_plan_cannot_keep_is_at_risk_with_its_cause_and_no_br
     assert cluster.engine.state.breaches == 0
 
 
+@pytest.mark.parametrize(("until", "cause"), [(165, Cause.OVERRUN), (400, Cause.RESERVATION)])
+def test_a_promise_is_put_down_to_the_cause_that_delays_the_job_most(until: int, cause: Cause) -> None:
+    """It kept its first cause, though the second one delayed the job by hours."""
+    cluster = cluster_with_promised_job(slack=50, end_allowance=0, overrun_step=60)
+    cluster.server.runtime["1"] = 1_000
+    cluster.at(100)
+    assert (cluster.start("2"), cluster.at_risk("2")) == (160, Cause.OVERRUN)
+    cluster.reserve("r", "n1", start=160, end=until)
+    cluster.at(140)
+    assert (cluster.start("2"), cluster.at_risk("2")) == (until, cause)
+    cluster.at(151)
+    assert cluster.breaches("2") == [cause]
+
+
 def test_it_goes_back_when_the_plan_recovers_and_is_never_counted() -> None:
     cluster = cluster_with_promised_job()
     cluster.reserve("r", "n1", start=100, end=400)

@@ -83,7 +83,7 @@ def save_carried_job(kept: CarriedJob) -> dict[str, Any]:
     if kept.breaches:
         values["breaches"] = [[b.time, b.event, b.cause.value, b.promised, b.planned] for b in kept.breaches]
     if kept.risk is not None:
-        values["risk"] = [kept.risk.time, kept.risk.event, kept.risk.cause.value]
+        values["risk"] = [kept.risk.time, kept.risk.event, kept.risk.cause.value, kept.risk.delay]
     return values
 
 
@@ -98,8 +98,8 @@ def load_carried_job(saved: Any) -> CarriedJob:
         for time, event, cause, promised, planned in values.get("breaches", ())
     )
     if values.get("risk") is not None:
-        time, event, cause = values["risk"]
-        values["risk"] = Risk(time, event, Cause(cause))
+        time, event, cause, *delay = values["risk"]
+        values["risk"] = Risk(time, event, Cause(cause), *delay)
     return CarriedJob(**values)
 
 

@@ -336,11 +336,11 @@ def _save_ended(ended: EndedPromise | None) -> list[Any] | None:
 
 
 def _save_risk(risk: Risk | None) -> list[Any] | None:
-    return [risk.time, risk.event, risk.cause.value] if risk is not None else None
+    return [risk.time, risk.event, risk.cause.value, risk.delay] if risk is not None else None
 
 
 def _load_risk(saved: list[Any] | None) -> Risk | None:
-    return Risk(saved[0], saved[1], Cause(saved[2])) if saved is not None else None
+    return Risk(saved[0], saved[1], Cause(saved[2]), *saved[3:]) if saved is not None else None
 
 
 def _load_ended(saved: list[Any] | None) -> EndedPromise | None:

@@ -67,19 +67,22 @@ MAY_BREAK = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A promise that cannot be kept as planned now: since when, and what made it so."""
+    """A promise that cannot be kept as planned now: since when, and the event that delays the job most beyond
+    it, by ``delay`` seconds; 0: unknown.
+    """
 
     time: int
     event: str
     cause: Cause
+    delay: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
     """Broken promise: the job had not started at ``time``, or started later than promised.
 
-    ``event`` and ``cause`` first put the promise at risk; ``planned`` is the start planned at that time, or
-    the late start itself; -1: unknown.
+    ``event`` and ``cause`` delayed the job most beyond its promise; ``planned`` is the start planned at that
+    time, or the late start itself; -1: unknown.
     """
 
     time: int

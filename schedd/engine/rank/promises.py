@@ -145,15 +145,26 @@ def _judge(
         raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {bound} to {planned}")
     if planned >= 0:
         state.bound[slot] = planned
-    risk = record.risk or Risk(state.now, changes.event, cause)
+    delay = planned - max(before, promised) if planned >= 0 else 0
+    risk = _worst_risk(record.risk, Risk(state.now, changes.event, cause, max(0, delay)), lost=planned < 0)
     state.store_record(apply_step(record, Step.RISKED, lost=cause if planned < 0 else None, risk=risk))
+
+
+def _worst_risk(risk: Risk | None, further: Risk, *, lost: bool) -> Risk:
+    """Return the risk of a promise after a ``further`` move of its job, or after it ``lost`` its start."""
+    if risk is None:
+        return further
+    if further.cause is risk.cause:
+        return replace(risk, delay=risk.delay + further.delay) if further.delay else risk
+    worse = further.cause in MAY_BREAK and (lost or further.delay > risk.delay)
+    return further if worse else risk
 
 
 # ---- overdue promises ---------------------------------------------------------------------------
 
 
 def break_overdue_promises(state: EngineState) -> None:
-    """Break the promises of jobs that should have started by now, each with the cause that put it at risk.
+    """Break the promises of jobs that should have started by now, each with the cause that delays it most.
     Where none was at risk, time broke it, and not the event that is handled now.
 
     Not while the server's state is unknown, and not directly after a refused start: the server may be about

@@ -92,7 +92,8 @@ class PromiseTracker:
             return []
         now, before, found = _risks(engine), self._risks, []
         for job, risk in now.items():
-            if before.get(job) is not risk:
+            known = before.get(job)
+            if known is None or (known.event, known.cause) != (risk.event, risk.cause):
                 about = state.records[job].slot
                 promised, start = int(state.promise[about]), state.plan.start(about)
                 planned = start if start >= 0 else None
