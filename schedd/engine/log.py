@@ -52,7 +52,7 @@ class BatchLog:
         """Keep one more batch."""
         weight = 1 + len(batch.events)
         for event in batch.events:
-            if isinstance(event, Snapshot):
+            if type(event) is Snapshot:
                 weight += len(event.jobs) + len(event.nodes) - 1
         self._kept.append((batch, weight))
         self._weight += weight

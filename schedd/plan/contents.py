@@ -26,6 +26,7 @@ from schedd.plan.unmet_requirements import NO_UNITS, find_unmet_by_chunk
 
 _C = TypeVar("_C", bound="PlanContents")
 _NOTHING = np.zeros(0, np.int64)
+_NO_AMOUNTS = np.zeros((0, 1), np.int64)
 
 
 class PlanContents:
@@ -103,7 +104,7 @@ class PlanContents:
     def timeline(self, row: int) -> Timeline:
         """Return the free capacity of a row over time."""
         tb = self.slabs.tb
-        part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
+        part = slice(tb.rows.item(row, at.OFF), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
         return Timeline(tb.T[part].copy(), tb.F[:, part].copy(), tb.cap[row].copy())
 
     def node_choice(self, slot: int) -> NodeChoice:
@@ -135,7 +136,7 @@ class PlanContents:
 
     def request(self, slot: int) -> Request:
         """Return the request of a job's slot; equal shapes share the first request: see ``shape_key``."""
-        return self.shapes.requests[int(self.slabs.tb.jobs[at.SHAPE, slot])]
+        return self.shapes.requests[self.slabs.tb.jobs.item(at.SHAPE, slot)]
 
     def requested_cpus(self, slots: Ints) -> Ints:
         """Return the cpus that each of these jobs requests."""
@@ -147,9 +148,9 @@ class PlanContents:
     def chunks(self, slot: int) -> list[ChunkNeeds]:
         """Return the chunks of a job; a packed request has one."""
         tb = self.slabs.tb
-        shape = int(tb.jobs[at.SHAPE, slot])
-        first = int(tb.shapes[shape, at.CHUNK])
-        table: list[list[int]] = tb.chunks[first : first + int(tb.shapes[shape, at.CHUNKS])].tolist()
+        shape = tb.jobs.item(at.SHAPE, slot)
+        first = tb.shapes.item(shape, at.CHUNK)
+        table: list[list[int]] = tb.chunks[first : first + tb.shapes.item(shape, at.CHUNKS)].tolist()
         return [
             ChunkNeeds(
                 chunk[at.COUNT],
@@ -165,10 +166,10 @@ class PlanContents:
         job with one chunk; None: it has several. The arrays are the plan's own.
         """
         tb = self.slabs.tb
-        shape = int(tb.jobs[at.SHAPE, slot])
-        if int(tb.shapes[shape, at.CHUNKS]) != 1:
+        shape = tb.jobs.item(at.SHAPE, slot)
+        if tb.shapes.item(shape, at.CHUNKS) != 1:
             return None
-        chunk = tb.chunks[int(tb.shapes[shape, at.CHUNK])]
+        chunk = tb.chunks[tb.shapes.item(shape, at.CHUNK)]
         first, n = int(chunk[at.SET]), int(chunk[at.SET_LEN])
         return chunk[at.NEED :], int(chunk[at.COUNT]), int(chunk[at.PER_NODE]), tb.sets[first : first + n]
 
@@ -177,10 +178,10 @@ class PlanContents:
         of it; its shape has the candidates already. False may also mean that it avoids too many nodes.
         """
         tb = self.slabs.tb
-        shape = int(tb.jobs[at.SHAPE, slot])
-        first = int(tb.shapes[shape, at.CHUNK])
+        shape = tb.jobs.item(at.SHAPE, slot)
+        first = tb.shapes.item(shape, at.CHUNK)
         scatters = self.shapes.requests[shape].place is Place.SCATTER
-        for chunk in tb.chunks[first : first + int(tb.shapes[shape, at.CHUNKS]), : at.NEED].tolist():
+        for chunk in tb.chunks[first : first + tb.shapes.item(shape, at.CHUNKS), : at.NEED].tolist():
             if chunk[at.SET_LEN] < (chunk[at.COUNT] if scatters else 1):
                 return False
         return True
@@ -190,9 +191,9 @@ class PlanContents:
         does not depend on the number of nodes.
         """
         tb = self.slabs.tb
-        shape = int(tb.jobs[at.SHAPE, slot])
-        first = int(tb.shapes[shape, at.CHUNK])
-        last = first + int(tb.shapes[shape, at.CHUNKS])
+        shape = tb.jobs.item(at.SHAPE, slot)
+        first = tb.shapes.item(shape, at.CHUNK)
+        last = first + tb.shapes.item(shape, at.CHUNKS)
         needs: list[list[int]] = tb.chunks[first:last, at.NEED :].tolist()
         return needs
 
@@ -281,7 +282,7 @@ class PlanContents:
         """Return (n,) times and the pool's free capacity from each on, as views of the plan's arrays."""
         tb = self.slabs.tb
         row = self.pools[name]
-        part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
+        part = slice(tb.rows.item(row, at.OFF), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
         return tb.T[part], tb.F[0, part]
 
     def misplaced(self, slots: Ints | None = None) -> Ints:
@@ -330,9 +331,9 @@ class PlanContents:
     def unusable_candidates(self, slot: int) -> Ints:
         """Return the unusable rows that the job's units could otherwise use, in the order of its chunks."""
         tb = self.slabs.tb
-        shape = int(tb.jobs[at.SHAPE, slot])
-        first = int(tb.shapes[shape, at.CHUNK])
-        chunks: list[list[int]] = tb.chunks[first : first + int(tb.shapes[shape, at.CHUNKS])].tolist()
+        shape = tb.jobs.item(at.SHAPE, slot)
+        first = tb.shapes.item(shape, at.CHUNK)
+        chunks: list[list[int]] = tb.chunks[first : first + tb.shapes.item(shape, at.CHUNKS)].tolist()
         rows = np.concatenate([tb.sets[one[at.SET] : one[at.SET] + one[at.SET_LEN]] for one in chunks])
         rows = rows[tb.rows[rows, at.USABLE] == 0]
         _, places = np.unique(rows, return_index=True)
@@ -359,7 +360,7 @@ class PlanContents:
     @property
     def searched_from(self) -> int:
         """The latest present time of a search; a later search with an earlier one knows nothing of others."""
-        return int(self.slabs.tb.ctl[at.NOW])
+        return self.slabs.tb.ctl.item(at.NOW)
 
     # ---- jobs -----------------------------------------------------------------------------------
 
@@ -374,11 +375,11 @@ class PlanContents:
 
     def ready(self, slot: int) -> int:
         """Return the job's earliest allowed start."""
-        return int(self.slabs.tb.jobs[at.READY, slot])
+        return self.slabs.tb.jobs.item(at.READY, slot)
 
     def start(self, slot: int) -> int:
         """Return the job's start, or -1."""
-        return int(self.slabs.tb.jobs[at.START, slot])
+        return self.slabs.tb.jobs.item(at.START, slot)
 
     def starts(self, slots: Ints) -> Ints:
         """Return the starts of these slots; -1: none."""
@@ -393,12 +394,12 @@ class PlanContents:
     def end(self, slot: int) -> int:
         """Return the job's end, or -1."""
         jobs = self.slabs.tb.jobs
-        start = int(jobs[at.START, slot])
-        return start + int(jobs[at.DUR, slot]) if start >= 0 else -1
+        start = jobs.item(at.START, slot)
+        return start + jobs.item(at.DUR, slot) if start >= 0 else -1
 
     def state(self, slot: int) -> int:
         """Return VACANT, UNPLACED, PLANNED or FIXED."""
-        return int(self.slabs.tb.jobs[at.STATE, slot])
+        return self.slabs.tb.jobs.item(at.STATE, slot)
 
     def takes(self, slot: int) -> tuple[Take, ...]:
         """Return what a placed job holds of nodes, in the order of its chunks, without pools."""
@@ -420,15 +421,15 @@ class PlanContents:
 
     def _entries(self, slot: int) -> tuple[int, int]:
         jobs = self.slabs.tb.jobs
-        return int(jobs[at.ALLOC, slot]), int(jobs[at.ALLOCS, slot])
+        return jobs.item(at.ALLOC, slot), jobs.item(at.ALLOCS, slot)
 
     def pool_amounts(self, slot: int) -> dict[str, int]:
         """Return the amounts of pools that a job needs, by name."""
         tb = self.slabs.tb
-        n = int(tb.jobs[at.POOLS, slot])
+        n = tb.jobs.item(at.POOLS, slot)
         if not n:
             return {}
-        first = int(tb.jobs[at.POOL, slot])
+        first = tb.jobs.item(at.POOL, slot)
         entries: list[list[int]] = tb.pools[first : first + n].tolist()
         names = self._machine.pool_names
         return {names[row]: amount for row, amount in entries}
@@ -443,10 +444,12 @@ class PlanContents:
         Timelines are not used: a fixed job counts until its removal, even past its planned end. The slots
         ``timed`` (reservations) count from their start to their end; ``others`` are held without a slot.
         """
-        amounts = np.zeros((len(others), self.slabs.tb.F.shape[0]), np.int64)
-        for i, take in enumerate(others):
-            amounts[i, : len(take.amounts)] = take.amounts
-        rows = np.array([take.row for take in others], np.int64) if others else _NOTHING
+        rows, amounts = _NOTHING, _NO_AMOUNTS
+        if others:
+            rows = np.array([take.row for take in others], np.int64)
+            amounts = np.zeros((len(others), self.slabs.tb.F.shape[0]), np.int64)
+            for i, take in enumerate(others):
+                amounts[i, : len(take.amounts)] = take.amounts
         known = np.array([*timed], np.int64) if timed else _NOTHING
         row = overcommitted_row(self.slabs.tb, slot, now, known, rows, amounts)
         return "" if row < 0 else self.node_names.get(row) or self._machine.pool_names[row]

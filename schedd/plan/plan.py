@@ -167,8 +167,8 @@ class Plan(PlanContents, WorkLimits):
 
     def _drop_pool_entries(self, slot: int) -> None:
         slabs = self.slabs
-        first = int(slabs.tb.jobs[at.POOL, slot])
-        for row, amount in slabs.tb.pools[first : first + int(slabs.tb.jobs[at.POOLS, slot])].tolist():
+        first = slabs.tb.jobs.item(at.POOL, slot)
+        for row, amount in slabs.tb.pools[first : first + slabs.tb.jobs.item(at.POOLS, slot)].tolist():
             self._machine.add_demand(row, -amount)
         slabs.tb.jobs[at.POOLS, slot] = 0
         if slabs.n_pools > 1024 and slabs.n_pools > 4 * int(slabs.tb.jobs[at.POOLS].sum()):
@@ -201,7 +201,7 @@ class Plan(PlanContents, WorkLimits):
         """Replace the request of an unplaced job."""
         self._check_unplaced(slot)
         jobs = self.slabs.tb.jobs
-        before = int(jobs[at.SHAPE, slot])
+        before = jobs.item(at.SHAPE, slot)
         shape = self.shapes.intern(request)
         self.slabs.tb.jobs[at.SHAPE, slot] = shape
         self.shapes.release(before)
@@ -214,7 +214,7 @@ class Plan(PlanContents, WorkLimits):
         """
         self._check_unplaced(slot)
         self.slabs.spare_segments()
-        work = int(self.slabs.tb.ctl[at.WORK])
+        work = self.slabs.tb.ctl.item(at.WORK)
         for _ in range(3):  # twice a slab may be full
             start = self._call_kernel(tier, place, slot, now, bound)
             if start >= at.NONE:
@@ -234,7 +234,7 @@ class Plan(PlanContents, WorkLimits):
 
     def variant(self, slot: int) -> RequestVariant:
         """Return the present request, duration and pool amounts of a job."""
-        duration = int(self.slabs.tb.jobs[at.DUR, slot])
+        duration = self.slabs.tb.jobs.item(at.DUR, slot)
         return RequestVariant(self.request(slot), duration, self.pool_amounts(slot))
 
     def find_best_variant(
@@ -253,8 +253,8 @@ class Plan(PlanContents, WorkLimits):
         then the order of the variants. Raises WorkSpent.
         """
         slabs, jobs = self.slabs, self.slabs.tb.jobs
-        own_pools, own_shape, n_pools = self.pool_amounts(slot), int(jobs[at.SHAPE, slot]), slabs.n_pools
-        own_request, own_entries = self.request(slot), (int(jobs[at.POOL, slot]), int(jobs[at.POOLS, slot]))
+        own_pools, own_shape, n_pools = self.pool_amounts(slot), jobs.item(at.SHAPE, slot), slabs.n_pools
+        own_request, own_entries = self.request(slot), (jobs.item(at.POOL, slot), jobs.item(at.POOLS, slot))
         added: list[tuple[int, int]] = []
         table: list[tuple[int, int, int, int]] = []
         for one in variants:
@@ -285,7 +285,7 @@ class Plan(PlanContents, WorkLimits):
             self.set_request(slot, variant.request)
         if variant.pools != self.pool_amounts(slot):
             self.set_pools(slot, variant.pools, now)
-        if variant.duration != int(self.slabs.tb.jobs[at.DUR, slot]):
+        if variant.duration != self.slabs.tb.jobs.item(at.DUR, slot):
             self.set_duration(slot, variant.duration, now)
 
     def place_at_start(self, slot: int, start: int, now: int) -> bool:
@@ -305,7 +305,7 @@ class Plan(PlanContents, WorkLimits):
     @contextmanager
     def _not_before(self, slot: int, start: int) -> Iterator[None]:
         """Within this context, an unplaced job may not start before ``start``."""
-        ready = int(self.slabs.tb.jobs[at.READY, slot])
+        ready = self.slabs.tb.jobs.item(at.READY, slot)
         self.slabs.tb.jobs[at.READY, slot] = max(ready, start)
         try:
             yield
@@ -345,13 +345,13 @@ class Plan(PlanContents, WorkLimits):
         """
         self._check_unplaced(slot)
         slabs = self.slabs
-        first_pool = int(slabs.tb.jobs[at.POOL, slot])
-        pools = slabs.tb.pools[first_pool : first_pool + int(slabs.tb.jobs[at.POOLS, slot])].tolist()
+        first_pool = slabs.tb.jobs.item(at.POOL, slot)
+        pools = slabs.tb.pools[first_pool : first_pool + slabs.tb.jobs.item(at.POOLS, slot)].tolist()
         n = len(takes) + len(pools)
-        if int(slabs.tb.ctl[at.ALLOC_TOP]) + n > slabs.tb.alloc.shape[0]:
+        if slabs.tb.ctl.item(at.ALLOC_TOP) + n > slabs.tb.alloc.shape[0]:
             slabs.grow_alloc(n)
         tb = slabs.tb
-        first = int(tb.ctl[at.ALLOC_TOP])
+        first = tb.ctl.item(at.ALLOC_TOP)
         tb.alloc[first : first + n] = 0
         for i, take in enumerate(takes, first):
             tb.alloc[i, : at.A_TAKE] = (take.row, take.chunk, take.units)
@@ -364,7 +364,7 @@ class Plan(PlanContents, WorkLimits):
         tb.jobs[at.START, slot] = start
         tb.jobs[at.STATE, slot] = at.FIXED
         note_held(tb, slot)
-        self._occupy(slot, start, start + int(tb.jobs[at.DUR, slot]), -1)
+        self._occupy(slot, start, start + tb.jobs.item(at.DUR, slot), -1)
 
     def place_at(self, slot: int, start: int, takes: Sequence[Take], *, search_again: bool = True) -> None:
         """Place an unplaced job on exactly ``takes`` at ``start``, whether they are free or not.
@@ -383,7 +383,7 @@ class Plan(PlanContents, WorkLimits):
         """
         if self.state(slot) != at.PLANNED:
             raise ValueError(f"slot {slot} is not a planned job")
-        old, duration = self.start(slot), int(self.slabs.tb.jobs[at.DUR, slot])
+        old, duration = self.start(slot), self.slabs.tb.jobs.item(at.DUR, slot)
         self._occupy(slot, old, old + duration, 1)
         self._occupy(slot, start, start + duration, -1)
         self.slabs.tb.jobs[at.START, slot] = start
@@ -486,14 +486,14 @@ class Plan(PlanContents, WorkLimits):
         self.remove(slot, now)
         self._drop_pool_entries(slot)
         jobs = self.slabs.tb.jobs
-        self.shapes.release(int(jobs[at.SHAPE, slot]))
+        self.shapes.release(jobs.item(at.SHAPE, slot))
         jobs[:, slot] = 0
         heappush(self.slabs.vacant, slot)
 
     def set_duration(self, slot: int, duration: int, now: int) -> None:
         """Change a job's length; a longer one may over-commit rows: see ``remove_overcommitted``."""
         _check_duration(duration)
-        start, before = self.start(slot), int(self.slabs.tb.jobs[at.DUR, slot])
+        start, before = self.start(slot), self.slabs.tb.jobs.item(at.DUR, slot)
         if start >= 0 and duration < before:
             self._occupy(slot, start + duration, start + before, 1)
             self._repairs.note_freed_entries(*self._entries(slot), max(now, start + duration), start + before)
@@ -597,7 +597,7 @@ class Plan(PlanContents, WorkLimits):
     def _run_displacement(self, now: int, kernel: Callable[[Tables], tuple[int, Ints, Ints]]) -> Moves | None:
         """Run a kernel that displaces jobs, growing slabs; freed capacity is logged for repair."""
         self.slabs.fit_log()
-        work = int(self.slabs.tb.ctl[at.WORK])
+        work = self.slabs.tb.ctl.item(at.WORK)
         times = 0
         while True:
             tb = self.slabs.tb

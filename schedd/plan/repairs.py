@@ -67,7 +67,7 @@ class Repairs:
         if slots.shape[0]:
             self._slabs.tb.jobs[at.SEEN, slots] = -1
             self._slabs.tb.ctl[at.SEARCH_FLAGS] |= at.TO_SEARCH | at.NAMED
-            if (slots == int(self._slabs.tb.ctl[at.PARTIAL]) - 1).any():
+            if (slots == self._slabs.tb.ctl.item(at.PARTIAL) - 1).any():
                 self._slabs.tb.ctl[at.PARTIAL] = 0
 
     def discard_partial_search(self, slot: int) -> None:
@@ -96,8 +96,8 @@ class Repairs:
     @property
     def pending(self) -> bool:
         """Whether something was freed since the last complete repair."""
-        ctl = self._slabs.tb.ctl
-        return bool(self._under_way or ctl[at.FREED] or ctl[at.SEARCH_FLAGS] or self._untried.shape[0])
+        item = self._slabs.tb.ctl.item
+        return bool(self._under_way or item(at.FREED) or item(at.SEARCH_FLAGS) or self._untried.shape[0])
 
     @property
     def next_untried(self) -> int:
@@ -131,17 +131,17 @@ class Repairs:
         ctl = self._slabs.tb.ctl
         if self._untried.shape[0]:
             self._resume_now(now, arrays, moves)
-        since = max(self._next_untried, int(ctl[at.FREED_BASE]))
+        since = max(self._next_untried, ctl.item(at.FREED_BASE))
         anew = bool(ctl[at.SEARCH_FLAGS] & (at.NAMED | at.LOST))
         if since == self._next_number and not anew:
             return merge_moves(moves)
         order = self._planned_in_order(arrays) if anew else self._select_startable(now, since, arrays)
-        before, base, top = len(moves), int(ctl[at.FREED_BASE]), self._next_number
+        before, base, top = len(moves), ctl.item(at.FREED_BASE), self._next_number
         if order.shape[0]:
             self._try_now(order, now, since, arrays, moves)
             self._clear_lost_and_named()
         if len(moves) > before:  # others may use the places they left
-            lost = base != int(ctl[at.FREED_BASE])
+            lost = base != ctl.item(at.FREED_BASE)
             order = self._planned_in_order(arrays) if lost else self._select_startable(now, top, arrays)
             self._try_now(order, now, since, arrays, moves)
             self._clear_lost_and_named()
@@ -152,16 +152,16 @@ class Repairs:
         """Continue the pass that was left."""
         ctl = self._slabs.tb.ctl
         order, self._untried = self._untried, np.zeros(0, np.int64)
-        new = int(ctl[at.SEARCH_FLAGS])
+        new = ctl.item(at.SEARCH_FLAGS)
         ctl[at.SEARCH_FLAGS] |= self._untried_flags
-        self._try_now(order, now, max(self._untried_since, int(ctl[at.FREED_BASE])), arrays, moves)
-        ctl[at.SEARCH_FLAGS] = (int(ctl[at.SEARCH_FLAGS]) & at.TO_SEARCH) | new
+        self._try_now(order, now, max(self._untried_since, ctl.item(at.FREED_BASE)), arrays, moves)
+        ctl[at.SEARCH_FLAGS] = (ctl.item(at.SEARCH_FLAGS) & at.TO_SEARCH) | new
 
     def _try_now(
         self, order: Ints, now: int, since: int, arrays: ArrayEnds | None, moves: list[Ints]
     ) -> None:
         """Try to start the jobs of ``order`` now; untried jobs are left for the next call."""
-        look = int(self._slabs.tb.ctl[at.SEARCH_FLAGS])
+        look = self._slabs.tb.ctl.item(at.SEARCH_FLAGS)
         cursor, how = self._run_slice(order, 0, now, True, since, MOST_NOW, moves)
         if how != PAUSED:
             return
@@ -190,7 +190,7 @@ class Repairs:
     def _select_startable(self, now: int, since: int, arrays: ArrayEnds | None) -> Ints:
         """Return the planned jobs that intervals freed from number ``since`` on may let start at ``now``."""
         tb, freed = self._slabs.tb, self._slabs.freed
-        first, end = since - int(tb.ctl[at.FREED_BASE]), int(tb.ctl[at.FREED])
+        first, end = since - tb.ctl.item(at.FREED_BASE), tb.ctl.item(at.FREED)
         pools = tb.rows[freed.entries[at.T_ROW, first:end], at.KIND] != at.NODE
         # Runs are measured from now on: a job that starts now fits into a run that begins
         # now, or holds the row already and starts before the end of the run.
@@ -252,7 +252,7 @@ class Repairs:
                 self._under_way = True
                 # Sorting a job takes as long as visiting a segment.
                 budget = max(budget - self._order.shape[0], budget // _LEAST_SHARE)
-            before = int(ctl[at.WORK])
+            before = ctl.item(at.WORK)
             self._cursor, how = self._run_slice(self._order, self._cursor, now, False, 0, budget, moves)
             self._next_untried = self._next_number
             self._clear_lost_and_named()
@@ -262,7 +262,7 @@ class Repairs:
             drop_checked(self._slabs.tb, self._slabs.freed, self._began_at)
             if not (ctl[at.FREED] or ctl[at.SEARCH_FLAGS]):
                 self._untried = np.zeros(0, np.int64)  # every job was tried for every interval
-            budget -= int(ctl[at.WORK]) - before
+            budget -= ctl.item(at.WORK) - before
             if budget < self._order.shape[0] and self.pending:
                 return merge_moves(moves), False
 

@@ -120,7 +120,8 @@ def select_calls(
         checks = [f"part.{field}" for field in fields[call[0]]]
         if checks:
             lines += [f" part = parts[kind{i}]", f" if {' or '.join(checks)}:"]
-            tests += [f"parts[kind{i}].{field}" for field in fields[call[0]]]
+            first, *others = fields[call[0]]
+            tests += [f"(part := parts[kind{i}]).{first}", *(f"part.{field}" for field in others)]
         lines.append(f"  yield call{i}" if checks else f" yield call{i}")
     if all(fields.values()):  # usually none has work: no generator then
         lines += ["def find(parts):", f" return {hook}(parts) if {' or '.join(tests)} else ()"]

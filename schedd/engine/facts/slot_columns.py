@@ -1,7 +1,8 @@
 """Columns by slot: facts about planned jobs that change often or are computed with as arrays."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -26,6 +27,24 @@ def _initial_values(columns: "EngineColumns") -> tuple[tuple[str, int], ...]:
     if found is None:
         found = tuple((one.name, one.metadata["begins"]) for one in fields(kind) if "begins" in one.metadata)
         _INITIAL_VALUES[kind] = found
+    return found
+
+
+_RESETS: Final[dict[type[Any], Callable[["EngineColumns", int], None]]] = {}
+
+
+def _reset_function(kind: type[Any]) -> Callable[["EngineColumns", int], None]:
+    """Return a function that sets the initial values of a slot, written for the columns: it takes half of the
+    time of a loop over them.
+    """
+    found = _RESETS.get(kind)
+    if found is not None:
+        return found
+    begins = [(one.name, one.metadata["begins"]) for one in fields(kind) if "begins" in one.metadata]
+    names: dict[str, Any] = {}
+    lines = ["def reset(columns, slot):", *(f" columns.{name}[slot] = {initial}" for name, initial in begins)]
+    exec("\n".join(lines), names)
+    found = _RESETS[kind] = cast("Callable[[EngineColumns, int], None]", names["reset"])
     return found
 
 
@@ -63,8 +82,7 @@ class EngineColumns:
 
     def reset_columns(self, slot: int, generation: int, change: int) -> None:
         """Set the columns of a slot that is vacant now to their initial values."""
-        for name, initial in _initial_values(self):
-            getattr(self, name)[slot] = initial
+        _reset_function(type(self))(self, slot)
         self.note_new_slot(slot, generation, change)
 
     def note_new_slot(self, slot: int, generation: int, change: int) -> None:

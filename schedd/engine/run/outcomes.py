@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -71,32 +72,34 @@ _SILENCE = "its run decision was not answered"
 _SILENCES = "run decisions were not answered"
 
 
-_OF_OTHERS = (
-    ClockSet,
-    ContactChanged,
-    Reserve,
-    Unreserve,
-    ResourceCounted,
-    PlanImproved,
-    PlanChosen,
-    PolicyChanged,
-    PowerRequested,
-    WattsRead,
-    PlanningHeld,
-    PlanningReleased,
-    BatchSkipped,
-    TransferRequest,
-    TransferRelease,
-    TransferWithdrawal,
-    StartsExpected,
-    DeadlinesForecast,
-    AccountSet,
-    AccountMoved,
-    LedgerStored,
-    RunsRead,
-    Book,
-    BookingStep,
-    BagEndReported,
+_OF_OTHERS: Final = frozenset(
+    (
+        ClockSet,
+        ContactChanged,
+        Reserve,
+        Unreserve,
+        ResourceCounted,
+        PlanImproved,
+        PlanChosen,
+        PolicyChanged,
+        PowerRequested,
+        WattsRead,
+        PlanningHeld,
+        PlanningReleased,
+        BatchSkipped,
+        TransferRequest,
+        TransferRelease,
+        TransferWithdrawal,
+        StartsExpected,
+        DeadlinesForecast,
+        AccountSet,
+        AccountMoved,
+        LedgerStored,
+        RunsRead,
+        Book,
+        BookingStep,
+        BagEndReported,
+    )
 )
 """Events that do not come from the adapter."""
 
@@ -176,7 +179,7 @@ def _handle_refusal(state: EngineState, event: RunRefused, record: JobRecord) ->
 
 def note_event_lag(state: EngineState, events: Iterable[Event]) -> None:
     """Note how far the planner is behind the adapter's events: it handles one batch after another."""
-    times = [event.time for event in events if not isinstance(event, _OF_OTHERS)]
+    times = [event.time for event in events if type(event) not in _OF_OTHERS]
     state.event_lag = max(0, state.now - max(times)) if times else 0
 
 
@@ -186,7 +189,7 @@ def note_adapter_contact(state: EngineState, events: Iterable[Event]) -> None:
     first, last = state.adapter_returned - grace, state.now - _PROMPT - grace
     for job_id in state.dispatched:
         if first <= state.records[job_id].attempt.expires < last:
-            if any(not isinstance(event, _OF_OTHERS) for event in events):
+            if any(type(event) not in _OF_OTHERS for event in events):
                 state.adapter_returned = state.now
             return
 
