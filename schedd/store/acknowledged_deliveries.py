@@ -13,6 +13,14 @@ _DELETE: Final = delete(deliveries).where(
     deliveries.c.cluster == bindparam("cluster"),
     deliveries.c.number.in_(bindparam("numbers", expanding=True)),
 )
+# In PostgreSQL, where each statement waits for the server and then for the interpreter.
+_APPEND: Final = """
+    INSERT INTO deliveries (cluster, number, body)
+    SELECT %s, last.number + new.place, new.body
+    FROM (SELECT coalesce(max(number), 0) AS number FROM deliveries WHERE cluster = %s) AS last,
+        unnest(%b::bytea[]) WITH ORDINALITY AS new (body, place)
+    RETURNING number
+"""
 _MOST_NUMBERS: Final = 500  # in one statement
 
 
@@ -21,7 +29,9 @@ def replace_deliveries(
 ) -> Sequence[int]:
     """Store the bodies of ``new`` deliveries and return their numbers; delete those that are ``logged``."""
     numbers: Sequence[int] = ()
-    if new:
+    if new and connection.dialect.name == "postgresql":
+        numbers = sorted(connection.exec_driver_sql(_APPEND, (cluster, cluster, list(new))).scalars())
+    elif new:
         last = last_number(connection, cluster)
         numbers = range(last + 1, last + 1 + len(new))
         insert_deliveries(connection, cluster, zip(numbers, new, strict=True))

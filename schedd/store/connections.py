@@ -72,8 +72,12 @@ FileIdentities = set[tuple[int, int] | None]
 and readers of one database share them: neither makes a file again that was moved away."""
 
 
-def create_writer(url: URL, files: FileIdentities | None = None, *, statement_s: float = 60.0) -> Engine:
-    """Create an engine with one writing connection; PostgreSQL: ``statement_s`` per statement."""
+def create_writer(
+    url: URL, files: FileIdentities | None = None, *, statement_s: float = 60.0, ping: bool = True
+) -> Engine:
+    """Create an engine with one writing connection; PostgreSQL: ``statement_s`` per statement, and ``ping``:
+    whether each transaction begins with a check of the connection.
+    """
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, files, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
     limits = {
@@ -86,7 +90,7 @@ def create_writer(url: URL, files: FileIdentities | None = None, *, statement_s:
         url,
         pool_size=1,
         max_overflow=0,
-        pool_pre_ping=True,
+        pool_pre_ping=ping,
         connect_args={**args, "application_name": "schedd"},
     )
 

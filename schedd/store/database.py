@@ -41,7 +41,9 @@ class Database:
             else connections.create_writer(self._url, self._files, statement_s=2.0)
         )
         self._beside = (
-            self._writer if self.path is not None else connections.create_writer(self._url, self._files)
+            self._writer
+            if self.path is not None
+            else connections.create_writer(self._url, self._files, ping=False)
         )
         self._deferring = self._writer.execution_options(**{connections.DEFERRED: True})
         self._lock = Lock()
@@ -91,7 +93,7 @@ class Database:
     @contextmanager
     def write_beside(self) -> Iterator[Connection]:
         """Run the block as a guarded transaction. On PostgreSQL it has a connection of its own, so it waits
-        for no other transaction of this process.
+        for no other transaction of this process; after the server's restart the first one fails.
         """
         if self._beside is self._writer:
             with self.write(guarded=True) as connection:

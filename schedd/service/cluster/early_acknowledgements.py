@@ -18,6 +18,7 @@ from schedd.supervision import Supervisor, ThreadedWork
 
 _log = structlog.get_logger(__name__)
 _TIDY_S: Final = 1.0  # time until stored deliveries without a successor are deleted
+_MOST_GONE: Final = 50  # number of handled deliveries with which new ones may be stored
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,6 +97,8 @@ class EarlyAcknowledgements(ThreadedWork):
         """Store the requested deliveries that are not handled yet; delete the handled ones."""
         new = [one for one in requests if not one.handled.done()]
         gone = {number: one for number, one in self._kept.items() if one.handled.done()}
+        if new and len(gone) < _MOST_GONE:
+            gone = {}  # requests do not wait for the deletion of a few
         logged = [number for number, one in gone.items() if not (one.is_acknowledged and one.is_given_up)]
         numbers: Sequence[int] = ()
         changed = False
