@@ -24,6 +24,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.views import snapshot_fields
 from schedd.engine import PlanSnapshot, deadline_accuracy
 from schedd.plan.criteria import UNITS
+from schedd.predict import Halts
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.summaries import evaluate_criteria, summarise_users
@@ -119,9 +120,10 @@ async def get_accuracy(
 
     `overall` and `by_lead` are of planned starts: errors are actual minus estimated, in seconds, so positive
     is later than estimated. `expected` is of expected starts; a job that still waits at its P90 counts as a
-    miss. Each is of the latest 100,000 estimates of the period: `planned_since` and `expected_since` say from
-    when on, if there were more. Needs a database. Estimates are recorded some minutes later. `deadlines` has
-    predicted and observed probabilities of ends in time; it needs no database, and is of all jobs.
+    miss, and `halted` ones do not count. Each is of the latest 100,000 estimates of the period:
+    `planned_since` and `expected_since` say from when on, if there were more. Needs a database. Estimates are
+    recorded some minutes later. `deadlines` has predicted and observed probabilities of ends in time; it
+    needs no database, and is of all jobs.
     """
     if user and not visibility.shows_owner(user):
         what = f"you may not see jobs of {user}"
@@ -142,7 +144,7 @@ async def get_accuracy(
         return reply(request, none)
     accuracy, right = found
     by_lead = tuple(_start_error_view(error, lead) for lead, error in sorted(accuracy.by_lead.items()))
-    horizons = tuple(HorizonAccuracy(one.kind, one.lead, one.figures) for one in right.horizons)
+    horizons = tuple(HorizonAccuracy(one.kind, one.lead, one.figures, one.halted) for one in right.horizons)
     overall = _start_error_view(accuracy.overall, 0)
     view = AccuracyView(
         True, overall, by_lead, horizons, right.breaches, accuracy.since, right.since, deadlines
@@ -167,7 +169,8 @@ def _read_accuracy(
     with database_errors():
         store = daemon.durable.store
         number = store.find_cluster(cluster.name) or 0
-        right = estimate_accuracy(store, number, since, until, now, queue=queue, user=user)
+        halts = Halts(cluster.published.forecasts.halts)
+        right = estimate_accuracy(store, number, since, until, now, halts, queue=queue, user=user)
         return store.accuracy(number, since, until, queue=queue, user=user), right
 
 

@@ -103,6 +103,10 @@ class HorizonAccuracy:
     lead: int | None
     """Least seconds from the estimate to the expected start (up to the next lead); null: all of the kind."""
     figures: AccuracyFigures
+    halted: int = 0
+    """Further estimates of the kind, which do not count: during their wait no job could start for a minute
+    and a twentieth of the time to P90, as in a pause or while the daemon was down. 0 in rows of one lead.
+    """
 
 
 @documented
@@ -171,7 +175,13 @@ class WhatIfVariantResult:
     expected_start: Annotated[
         int | None, Field(description="P50 by predicted run times: half of such jobs start by then.")
     ]
-    expected_by: Annotated[int | None, Field(description="P90: 90 % of such jobs start by then.")]
+    expected_by: Annotated[
+        int | None,
+        Field(
+            description="P90: 90 % of such jobs start by then; null also where the job would have a promise "
+            "that is as early."
+        ),
+    ]
     expected_as_of: Annotated[
         int | None, Field(description="When the plan with predicted run times was made.")
     ]
@@ -269,7 +279,7 @@ class DestinationView:
     expected_start: int | None
     """P50."""
     expected_by: int | None
-    """P90."""
+    """P90; null also where a promise is as early."""
     headline: str
     """The start in one sentence; times in UTC."""
 

@@ -10,6 +10,7 @@ from schedd.engine import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.criteria import UNITS, Criterion
+from schedd.predict import Halts
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -159,7 +160,8 @@ def read_accuracy_report(
         now = loop.now()
         begin, end = now - seconds, now + 1
         accuracy = store.accuracy(cluster, begin, end, queue=queue, user=user)
-        expected = estimate_accuracy(store, cluster, begin, end, now, queue=queue, user=user)
+        halts = Halts(loop.published.forecasts.halts)
+        expected = estimate_accuracy(store, cluster, begin, end, now, halts, queue=queue, user=user)
         if not singly:
             return AccuracyReport(accuracy, expected, searches=runs)
         published = [one for one in store.published_starts(cluster, MAX_STARTS) if one.time >= begin]

@@ -26,7 +26,7 @@ from schedd.engine.recovery import apply_skipped_batches
 from schedd.engine.run.outcomes import note_adapter_contact, note_event_lag
 from schedd.engine.run.reevaluation import reevaluate_slice
 from schedd.engine.run.start_outages import forget_start_outage
-from schedd.engine.settle import next_wake, settle
+from schedd.engine.settle import find_absence, next_wake, settle
 from schedd.engine.validate import check
 from schedd.policy.engine_settings import EngineSettings
 from schedd.wire import BatchSkipped, ClockSet, Event, Snapshot
@@ -61,8 +61,16 @@ class Engine:
         Order: ends, state changes, arrivals; then one repair and one dispatch.
         """
         state = self.state
-        events: Sequence[Event] = tuple(batch)
-        state.now = max(now, state.now)
+        given = tuple(batch)
+        events: Sequence[Event] = given
+        present = max(now, state.now)
+        self.log.append(LoggedBatch(present, given, None, state.decision_number))
+        first = events[0].id if events else f"clock:{present}"
+        state.at_job, state.at_event = "", first
+        known = state.starts_step("absence")
+        state.absent_since = find_absence(state, events, present) if known else -1
+        state.at_step = ""
+        state.now = present
         if state.paused and state.paused_since < 0:
             state.paused_since = state.now
         state.generation += 1
@@ -70,10 +78,6 @@ class Engine:
         state.ended_promises = []
         state.next_due = None
         state.plan.limit_work(all_of_them=self.work_limit)
-        self.log.append(LoggedBatch(state.now, tuple(events), None, state.decision_number))
-        first = events[0].id if events else f"clock:{state.now}"
-        state.at_job = state.at_step = ""
-        state.at_event = first
         events = sort_events(events)
         kinds = set(map(type, events))
         if ClockSet in kinds and apply_clock_setback(state, events):

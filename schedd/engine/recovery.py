@@ -42,7 +42,7 @@ CARRIED: Final = frozenset(
         "unread_until",
         *("refused_since", "refused_code", "refused_jobs", "starts_refused"),
         *("lives", "black_holes", "failures", "excused_at", "alerts", "frees"),
-        *("at_event", "at_job", "at_step"),
+        *("at_event", "at_job", "at_step", "absent_since"),
         *("write_second", "writes_in_second", "start_second", "starts_in_second", "starts_by_node"),
     }
 )

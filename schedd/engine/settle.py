@@ -1,5 +1,7 @@
 """End of a batch: settle the plan, dispatch due jobs, publish starts, and find the next wake-up time."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from schedd.engine.component.registry import select_calls
@@ -21,8 +23,10 @@ from schedd.engine.run.running import extend_overruns
 from schedd.engine.run.start_outages import next_start_attempt
 from schedd.model import FOREVER
 from schedd.plan.job_order import NO_RANKS
+from schedd.wire import Event
 
 _REPAIRED = 8  # while many jobs are re-evaluated, repair runs every `_REPAIRED` calls
+_LONGEST_REPORT_S = 1_800  # no report of an event takes longer while daemon, adapter and server run
 
 
 def settle(state: EngineState, event: str) -> None:
@@ -167,3 +171,17 @@ def next_wake(state: EngineState) -> int | None:
         moments += [void_after(state, state.records[job]) + 1 for job in state.dispatched]
     soonest = min(moments, default=FOREVER)
     return max(soonest, now + 1) if soonest < FOREVER else None
+
+
+def find_absence(state: EngineState, events: Sequence[Event], now: int) -> int:
+    """Return the time of the last call if another one was due well before ``now``; otherwise -1.
+
+    ``state`` is that after the last call. A wake-up shows it, or events older than any delay of reports.
+    """
+    if now - state.now <= state.lateness:
+        return -1
+    wake = next_wake(state)
+    missed = wake is not None and now - wake > state.lateness
+    if missed or any(state.now < event.time < now - _LONGEST_REPORT_S for event in events):
+        return state.now
+    return -1

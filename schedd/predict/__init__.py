@@ -4,6 +4,7 @@ from schedd.predict.accuracy import AccuracyFigures, EstimateOutcomes, measure_a
 from schedd.predict.delay_risks import DelayRisk, delayed_quantiles
 from schedd.predict.delays import NO_DELAY, Delay, RecentDelays
 from schedd.predict.end_forecasts import EndForecast, StartDistribution, uncorrected
+from schedd.predict.halts import NO_HALTS, Halts
 from schedd.predict.learner import Learner
 from schedd.predict.open_jobs import OpenJobs
 from schedd.predict.planned_speeds import PlannedSpeeds, speed_range
@@ -39,6 +40,7 @@ __all__ = [
     "ESTIMATE_KINDS",
     "LEVELS",
     "NO_DELAY",
+    "NO_HALTS",
     "P50_INDEX",
     "P90_INDEX",
     "AccuracyFigures",
@@ -50,6 +52,7 @@ __all__ = [
     "EndForecast",
     "EstimateKind",
     "EstimateOutcomes",
+    "Halts",
     "JobFeatures",
     "Learner",
     "OpenJobs",

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from schedd.predict.halts import NO_HALTS, Halts
 from schedd.predict.predictions import Floats
 
 _WINDOW: Final = 500
@@ -168,8 +169,12 @@ class ProbabilityCalibration:
         if known is not None and not known.met:
             del self.open[job]
 
-    def advance_clock(self, now: int) -> bool:
-        """Count the forecasts with a deadline before ``now``; return whether there was one."""
+    def advance_clock(self, now: int, halts: Halts = NO_HALTS) -> bool:
+        """Count the forecasts with a deadline before ``now``; return whether there was one.
+
+        A forecast before one of the ``halts`` of starts and with a later deadline counts neither as met nor
+        as missed.
+        """
         counted, learned = False, None
         while self._due and self._due[0][0] < now:
             deadline, job = heapq.heappop(self._due)
@@ -177,6 +182,8 @@ class ProbabilityCalibration:
             if known is None or known.deadline != deadline:
                 continue
             del self.open[job]
+            if halts.affect(known.issued_at, deadline, deadline):
+                continue
             self._learn(known)
             counted = True
             if self.count >= _ENOUGH and self.count % _RENEWED == 0:

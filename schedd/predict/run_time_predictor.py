@@ -48,9 +48,11 @@ class RunTimePredictor:
         self._due[job] = due
 
     def record_start_delay(self, job: str, at: int) -> None:
-        """Learn the delay of a dispatched job that started at ``at``; of other jobs none is known."""
+        """Learn the delay of a dispatched job that started at ``at``, unless starts were halted meanwhile; of
+        other jobs none is known.
+        """
         due = self._due.pop(job, None)
-        if due is not None:
+        if due is not None and not self.halts.overlap(due, at):
             self.start_delays.record(at - due)
 
     @property
@@ -60,10 +62,10 @@ class RunTimePredictor:
         """
         return self.end_delays.current if self.end_delays.known else self.start_delays.current
 
-    def record_end_delay(self, seconds: int) -> None:
-        """Learn the delay of the report of an end, unless an outage caused it."""
-        if seconds <= LONGEST_DELAY_S:
-            self.end_delays.record(seconds)
+    def record_end_delay(self, at: int, now: int) -> None:
+        """Learn the delay of the report, at ``now``, of an end at ``at``, unless an outage caused it."""
+        if now - at <= LONGEST_DELAY_S and not self.halts.overlap(at, now):
+            self.end_delays.record(now - at)
 
     def withdraw_dispatch(self, job: str) -> None:
         """Forget the run decision of a job that did not start."""

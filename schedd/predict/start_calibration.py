@@ -267,7 +267,7 @@ class StartCalibration:
         issued = self.estimates.pop(job, None)
         if issued is None or issued.issued_at > now:
             return
-        if self.halts.overlap(issued.issued_at, now):
+        if self.halts.affect(issued.issued_at, issued.expected.p90, now):
             self.halted += now <= issued.expected.p90
             return
         band = self.band(issued.base)
@@ -298,7 +298,7 @@ class StartCalibration:
         if self._waiting is None:
             still: tuple[tuple[list[float], list[float]], ...] = tuple(([], []) for _ in self.bands)
             for one in self.estimates.values():
-                if self.halts.overlap(one.issued_at, now):
+                if self.halts.affect(one.issued_at, one.expected.p90, now):
                     continue
                 waited = log(max(now - one.issued_at, 0) + _FLOOR)
                 still[_band_index(one.base)][1].append(waited - one.base)
@@ -334,7 +334,7 @@ class StartCalibration:
             issued = self.estimates.get(job)
             if issued is None or issued.expected.p90 != moment:
                 continue
-            if self.halts.overlap(issued.issued_at, moment):
+            if self.halts.affect(issued.issued_at, moment, moment):
                 self.halted += 1
             else:
                 self.band(issued.base).move(_STEP * (1.0 - _MISSES))

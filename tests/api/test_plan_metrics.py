@@ -122,12 +122,12 @@ def test_expected_starts_are_compared_by_queue_and_user(the_app: FastAPI, durabl
     assert durable.post(f"{MAIN}/events", json={"events": EVENTS}).status_code == 200
     clusters: Clusters = the_app.state.clusters
     loop = clusters["main"]
-    told = ExpectedFacts("3.server", T + 100, T + 500, T + 900, "submission")
+    told = ExpectedFacts("3.server", T + 20, T + 100, T + 180, "submission")
     loop.submit([StartsExpected(id="x", time=T, jobs=(told,))]).result(WAIT_S)
     started = {
         "type": "job_started",
         "id": "s:1",
-        "time": T + 160,
+        "time": T + 32,
         "job_id": "3.server",
         "shares": [{"node": "n1", "cpus": 4}],
     }
@@ -137,7 +137,7 @@ def test_expected_starts_are_compared_by_queue_and_user(the_app: FastAPI, durabl
     for _ in store.record_history(store.find_cluster("main") or 0):
         pass
     owner = get(durable, "/jobs/3")["owner"].partition("@")[0]
-    cast("StillClock", loop._clock).moment = T + 600  # beyond its P90
+    cast("StillClock", loop._clock).moment = T + 115  # beyond its P90
     for asked in ({}, {"user": owner}, {"queue": "batch"}):
         found = get(durable, "/accuracy", **asked)
         of = {(one["kind"], one["lead"]): one["figures"] for one in found["expected"]}
@@ -145,8 +145,8 @@ def test_expected_starts_are_compared_by_queue_and_user(the_app: FastAPI, durabl
         assert of["waiting", None] == {**dict.fromkeys(of["waiting", None]), "count": 0}
         assert (of["submission", None]["p50_coverage"], of["submission", None]["p90_coverage"]) == (0, 1)
         assert (of["submission", None]["median_error"], of["submission", None]["error_ratio"]) == (
-            60,
-            60 / 740,
+            12,
+            12 / 148,
         )
         assert found["breaches"] == 0
         assert found["overall"]["count"] > 0

@@ -39,7 +39,7 @@ def test_ends_are_expected_as_late_as_starts_until_their_own_delays_are_known() 
         predictor.record_start_delay(str(number), 1_090)
     assert predictor.end_delay == predictor.start_delays.current == Delay(90, 90)
     for _ in range(5):
-        predictor.record_end_delay(0)
+        predictor.record_end_delay(2_000, 2_000)
     assert predictor.end_delay == NO_DELAY, "known ones count even if there is no delay"
 
 
@@ -59,8 +59,8 @@ def test_delays_outlast_a_restart_and_a_rebuild_and_are_absent_in_older_states()
     for i in range(10):
         predictor.record_dispatch(str(i), 1_000 * i)
         predictor.record_start_delay(str(i), 1_000 * i + 40 + i)
-        predictor.record_end_delay(30 + i)
-    predictor.record_end_delay(1_801)
+        predictor.record_end_delay(1_000, 1_030 + i)
+    predictor.record_end_delay(1_000, 2_801)
     predictor.record_dispatch("late", 19_970)
     plain, arrays = predictor.save()
     again = RunTimePredictor.load(plain, arrays)

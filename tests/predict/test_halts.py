@@ -64,3 +64,22 @@ def test_a_miss_before_the_halt_counts() -> None:
     assert (one.halted, list(one.recent_hits)) == (0, [(False, False)])
     one.record_start("1", 4_000)
     assert (one.halted, one.outcomes) == (0, 0)
+
+
+def test_a_short_halt_spoils_no_forecast_of_a_long_wait() -> None:
+    """A pause of two minutes each day would leave waits of days without outcomes."""
+    halts = Halts(((1_000, 1_120),))
+    assert halts.affect(900, 900 + 20 * 120, 10_000)
+    assert not halts.affect(900, 900 + 20 * 121, 10_000)
+    assert not halts.affect(900, 1_500, 1_050), "the job started before it was halted for a minute"
+    assert not halts.affect(1_120, 1_500, 10_000)
+
+
+def test_a_halt_that_shows_later_begins_where_it_began_but_not_within_the_one_before() -> None:
+    halts = Halts()
+    halts.note(500, halted=True, since=300)
+    halts.note(600, halted=False)
+    halts.note(700, halted=True, since=550)
+    halts.note(800, halted=True)
+    halts.note(900, halted=True, since=0)
+    assert halts.times == ((300, 600), (600, 900))

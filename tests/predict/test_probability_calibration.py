@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.predict import Correction, ProbabilityCalibration, probability_bins
+from schedd.predict import Correction, Halts, ProbabilityCalibration, probability_bins
 from schedd.predict.probability_calibration import ProbabilityOutcome
 
 
@@ -51,6 +51,14 @@ def test_outcomes_count_when_the_deadline_passes_in_the_order_of_deadlines() -> 
     assert one.advance_clock(50)
     assert [outcome.met for outcome in one.outcomes] == [False, True]
     assert list(one.open) == ["open"]
+
+
+def test_a_deadline_behind_a_halt_of_all_starts_teaches_nothing() -> None:
+    one = ProbabilityCalibration()
+    for job, deadline in (("before", 900), ("behind", 5_000), ("long", 100_000)):
+        one.issue(job, 0, deadline, 0.5, 0.5)
+    assert one.advance_clock(10**6, Halts(((1_000, 4_000),)))
+    assert (one.count, len(one.outcomes), one.open) == (2, 2, {})
 
 
 def test_replaced_forecast_counts_once_by_its_later_deadline() -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from schedd.predict import ESTIMATE_KINDS, AccuracyFigures, EstimateKind
+from schedd.predict import ESTIMATE_KINDS, AccuracyFigures, EstimateKind, Halts
 from schedd.service.read.estimate_accuracy import EstimateAccuracy, estimate_accuracy
 from schedd.store import EventBatch, PromiseBreach, RetentionLimits, Store
 from schedd.store.records import ExpectedStartRecord
@@ -121,6 +121,17 @@ def test_missed_p90_counts_at_once_and_deleted_jobs_do_not_count(store: Store, n
     assert found.p90_coverage == pytest.approx(1 / 3)
     assert (found.median_error, found.plan_median_error, found.error_ratio) == (50, 2550, 50 / 2550)
     assert found.sharpness == pytest.approx(990 / 490)
+
+
+def test_estimates_with_a_wait_through_a_halt_do_not_count(store: Store) -> None:
+    append_events(store, *(queued(i) for i in range(1, 4)))
+    append_events(store, estimates(1, 1010, *(expected(i, 1500, 2000, 4000) for i in range(1, 4))))
+    append_events(store, started(10, "1.srv", 1450), started(11, "2.srv", 2400))
+    recorded_estimates(store)
+    found = estimate_accuracy(store, 1, 0, MOST, 3000, Halts(((1_500, 1_900),)))
+    assert kind_figures(found, "submission").count == kind_figures(found, "submission").p90_coverage == 1
+    assert [one.halted for one in found.horizons if one.lead is None] == [2, 0, 0]
+    assert estimate_accuracy(store, 1, 0, MOST, 3000).horizons[0].halted == 0
 
 
 def test_broken_promises_are_counted_by_period_queue_and_user(store: Store) -> None:

@@ -74,6 +74,8 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
     for one in wanted:
         if (row := describe_losses(one)) and one.lead is None:
             print(row)
+    if halted := sum(getattr(one, "halted", 0) for one in wanted):
+        print(f"{halted} more do not count: for a part of their wait no job could start")
     if (first := found.expected_since) is not None:
         print(f"only the latest 100,000 count: those published from {format_time(first, now)} on")
     print(f"broken promises: {found.breaches}")

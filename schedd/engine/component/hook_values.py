@@ -156,3 +156,4 @@ class ForecastRounds:
     """By kind of estimate: number of recent outcomes, and the shares covered by P50 and P90."""
     halted: Mapping[str, int] = field(default_factory=dict)
     """By kind of estimate: outcomes that did not count, since all starts were halted during the wait."""
+    halts: tuple[tuple[int, int], ...] = ()  # begin and end of the latest halts of all starts

@@ -104,7 +104,8 @@ class JobView:
     """About when it starts, by how long jobs really run: as many such jobs start later as earlier. Null where
     no start is planned, nothing is predicted, or that was not worked out yet."""
     expected_by: int | None
-    """P90 of the start. Both are updated when they moved by more than their own uncertainty."""
+    """P90 of the start. Both are updated when they moved by more than their own uncertainty. Null also where
+    the promise is as early: then 90 % are no forecast, and `promised_start` is the latest start."""
     expected_as_of: int | None
     """When its expected start was last worked out; near starts more often than others."""
     predicted: bool

@@ -12,6 +12,8 @@ from schedd.features.deadline_forecasts.state import (
     JudgedDeadline,
     forecasts_state,
 )
+from schedd.features.prediction.state import find_predictor
+from schedd.predict import NO_HALTS
 from schedd.wire import DeadlineForecastFacts, DeadlinesForecast, JobDeleted, JobEnded
 
 
@@ -128,7 +130,9 @@ def count_outcome(state: EngineState, event: JobDeleted | JobEnded) -> None:
 def close_batch(state: EngineState, _event: str) -> None:
     """Count the forecasts with a past deadline."""
     part = forecasts_state(state)
-    waiting, running = part.waiting.advance_clock(state.now), part.running.advance_clock(state.now)
+    predictor = find_predictor(state)
+    halts = predictor.halts if predictor is not None else NO_HALTS
+    waiting, running = part.waiting.advance_clock(state.now, halts), part.running.advance_clock(state.now)
     if waiting or running:
         part.published = None
 

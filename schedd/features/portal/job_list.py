@@ -48,7 +48,7 @@ class PortalJobView:
     expected_start: int | None
     """Likely start (P50); null without a forecast."""
     expected_by: int | None
-    """90 % of such jobs start by then (P90)."""
+    """90 % of such jobs start by then (P90); null also if the promise is as early."""
     expected_as_of: int | None
     """When the forecast was calculated."""
     planned_start: int | None

@@ -123,7 +123,7 @@ def record_job_end(state: EngineState, record: JobRecord, at: int, by_itself: bo
         return
     try:
         if record.run.started >= 0:
-            predictor.record_end_delay(state.now - at)
+            predictor.record_end_delay(at, state.now)
         if by_itself:
             predictor.record_end(record.id, state.now, record.run.started + record.run.computed_s(at))
     finally:
@@ -183,13 +183,22 @@ def is_inaccurate(state: EngineState, kind: str) -> bool:
     return kind in inaccurate_estimates(state)
 
 
+def note_absence(state: EngineState, _event: str) -> None:
+    """Note that nothing could start while the daemon was down or busy, before anything is learned from it."""
+    predictor = find_predictor(state)
+    if predictor is not None and state.absent_since >= 0 and state.mode == "scheduler":
+        predictor.halts.note(state.now, halted=True, since=state.absent_since)
+
+
 def close_batch(state: EngineState, event: str) -> None:
     """Count predictions that are due, and raise an alert for inaccurate kinds of expected starts."""
     predictor = find_predictor(state)
     if predictor is None:
         return
     # In another mode other schedulers start the jobs.
-    predictor.halts.note(state.now, halted=state.mode == "scheduler" and bool(state.halted))
+    halted = state.mode == "scheduler" and bool(state.halted or state.starts_refused)
+    since = -1 if state.halted else state.refused_since
+    predictor.halts.note(state.now, halted=halted, since=since)
     predictor.advance_clock(state.now)
     for kind, share in inaccurate_estimates(state).items():
         if f"expected {kind}" not in state.alerts:

@@ -77,7 +77,8 @@ def forecast_rounds(state: EngineState) -> ForecastRounds | None:
         if one.recent_hits
     }
     halted: dict[str, int] = {kind: one.halted for kind, one in predictor.calibrations.items()}
-    return ForecastRounds(predictor.as_of, (predictor.near_as_of, predictor.near_until), held, halted)
+    near = (predictor.near_as_of, predictor.near_until)
+    return ForecastRounds(predictor.as_of, near, held, halted, predictor.halts.times)
 
 
 def first_estimates(state: EngineState, job: str) -> dict[str, int]:

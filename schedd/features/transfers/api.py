@@ -219,7 +219,7 @@ class TransferView:
     expected_start: int | None
     """P50; null for an array."""
     expected_by: int | None
-    """P90; null for an array."""
+    """P90; null for an array, and if the promise is as early."""
     expected_as_of: int | None
     """When the expected start was calculated."""
     predicted: bool

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.predict import ESTIMATE_KINDS, AccuracyFigures, EstimateKind, EstimateOutcomes, measure_accuracy
+from schedd.predict import (
+    ESTIMATE_KINDS,
+    NO_HALTS,
+    AccuracyFigures,
+    EstimateKind,
+    EstimateOutcomes,
+    Halts,
+    measure_accuracy,
+)
 from schedd.predict.accuracy import NOT_YET
 from schedd.store import Store
 from schedd.store.decision_records import LEADS
@@ -22,6 +30,8 @@ class Horizon:
     kind: EstimateKind
     lead: int | None
     figures: AccuracyFigures
+    halted: int = 0
+    """Further estimates, which do not count: starts were halted during their wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +45,28 @@ class EstimateAccuracy:
 
 
 def estimate_accuracy(
-    store: Store, cluster: int, since: int, until: int, now: int, *, queue: str = "", user: str = ""
+    store: Store,
+    cluster: int,
+    since: int,
+    until: int,
+    now: int,
+    halts: Halts = NO_HALTS,
+    *,
+    queue: str = "",
+    user: str = "",
 ) -> EstimateAccuracy:
     """Return the accuracy of the estimates published in ``[since, until)``, at most the newest 100,000.
 
-    Raises StoreError.
+    Those with a wait that overlaps one of the ``halts`` of starts do not count. Raises StoreError.
     """
     rows = store.expected_starts(cluster, since, until, queue=queue, user=user, kinds=ESTIMATE_KINDS)
-    known = [row for row in rows if _is_decided(row, now)]
+    decided = [row for row in rows if _is_decided(row, now)]
+    known = [row for row in decided if not _is_halted(row, halts)]
     found = []
     for kind in ESTIMATE_KINDS:
         outcomes = _outcomes([row for row in known if row.kind == kind])
-        found.append(Horizon(kind, None, measure_accuracy(outcomes)))
+        halted = sum(row.kind == kind for row in decided) - outcomes.at.shape[0]
+        found.append(Horizon(kind, None, measure_accuracy(outcomes), halted))
         if kind != "submission":
             continue
         place = np.searchsorted(np.array(LEADS), outcomes.p50 - outcomes.at, side="right") - 1
@@ -62,6 +82,11 @@ def _is_decided(row: ExpectedStartRecord, now: int) -> bool:
     does not count sooner: late ones of the same age could not, and nearly all would seem to be in time.
     """
     return row.latest < now and (row.actual is not None or row.ended is None or row.latest < row.ended)
+
+
+def _is_halted(row: ExpectedStartRecord, halts: Halts) -> bool:
+    until = row.latest if row.actual is None else min(row.latest, row.actual)
+    return halts.affect(row.time, row.latest, until)
 
 
 def _outcomes(rows: Sequence[ExpectedStartRecord]) -> EstimateOutcomes:
