@@ -39,8 +39,8 @@ class LostRuns:
         self._before, self._missing = self._missing, {}
 
     def is_lost(self, job: JobFacts) -> bool:
-        """Return whether this job of the reading runs nowhere."""
-        if job.state not in ACTIVE or not job.shares or job.started is None:
+        """Return whether this job of the reading runs nowhere. Nodes do not report suspended jobs."""
+        if job.state == "S" or job.state not in ACTIVE or not job.shares or job.started is None:
             return False
         times: dict[str, int] = {}
         for share in job.shares:

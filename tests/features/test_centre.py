@@ -27,6 +27,8 @@ GPUS = 4
 SLICES = 7
 HOUR = 3600
 MIN_RUN = 600
+LIMITS = {"accel": 400, "user": 8192, "high": 2048}
+"""Cpus of all jobs in `accel`, of a user's jobs, and of a user's with QOS `high`."""
 PROPERTIES = {"general": "cpu", "parallel": "ib", "accel": "gpu"}
 """Property of the nodes of each partition."""
 KINDS = {
@@ -202,14 +204,15 @@ class Centre(Cluster):
         assert all(amount <= CORES for amount in cpus.values())
         assert all(amount <= nodes[name].gpus for name, amount in gpus.items())
         assert all(amount <= nodes[name].resources.get("mig_1g10gb", 0) for name, amount in slices.items())
-        assert accel <= 4096
-        assert max(by_high_user.values(), default=0) <= 2048
-        assert max(by_user.values(), default=0) <= 8192
+        most = {"accel": accel, "user": max(by_user.values(), default=0)}
+        most["high"] = max(by_high_user.values(), default=0)
+        for what, amount in most.items():
+            assert amount <= LIMITS[what], what
+            self.peaks[what] = max(self.peaks[what], amount)
         for one in reservations:
             for name in one.names:
                 assert outside[one.event.name, name] <= CORES - one.event.cores, (one.event.name, name)
         self.peaks["cpus"] = max(self.peaks["cpus"], sum(cpus.values()))
-        self.peaks["accel"] = max(self.peaks["accel"], accel)
         self.peaks["course"] = max(self.peaks["course"], inside)
         self.peaks["slices"] = max(self.peaks["slices"], sum(slices.values()))
 
@@ -284,4 +287,6 @@ def test_a_whole_centre_keeps_its_limits_and_explains_each_start() -> None:
     assert centre.reserved == {"course", "short"}
     assert preemption_state(centre.engine.state).count > 2
     assert centre.peaks["cpus"] > 0.9 * CORES * 1000, "the limits matter only on a full cluster"
-    assert min(centre.peaks["accel"], centre.peaks["slices"], centre.peaks["course"]) > 0
+    assert min(centre.peaks["slices"], centre.peaks["course"]) > 0
+    for what, amount in LIMITS.items():
+        assert centre.peaks[what] > 0.9 * amount, f"without the limit of {what}, more would run"

@@ -35,7 +35,7 @@ SCALE: Final = 1000 // NODES
 GROWTH: Final = NODES // 20
 """Jobs have this many times the nodes that they have in the test."""
 JOBS: Final = 48 if GROWTH == 1 else 250
-LIMITS: Final = {"accel": 4096 // SCALE, "user": 8192 // SCALE, "high": 2048 // SCALE}
+LIMITS: Final = {"accel": 400 // SCALE, "user": 8192 // SCALE, "high": 2048 // SCALE}
 """Cpus of all jobs in `accel`, of a user's jobs, and of a user's with QOS `high`."""
 RESERVED: Final = {"course": 8, "short": 2}
 """Cores of each node of the laboratory that are reserved, by kind of the jobs with access."""

@@ -6,6 +6,7 @@ from schedd.name_list import shorten_list
 
 _MAX_JOBS_SHOWN = 10
 _MAX_OWNERS_SHOWN = 20
+_PREEMPTED = {"requeue": "preempted", "suspend": "suspended", "checkpoint": "checkpointed"}
 
 
 def format_preview(found: PreviewView, now: int) -> str:
@@ -19,7 +20,8 @@ def format_preview(found: PreviewView, now: int) -> str:
         parts.append(f"jobs that keep running there: {shorten_list([one.job for one in found.running], 5)}")
     for one in found.preempted[:_MAX_JOBS_SHOWN]:
         lost = f"{one.lost:,} core-seconds of work lost"
-        parts.append(f"running job {one.job} would be preempted for job {one.preemptor}: {lost}")
+        verb = _PREEMPTED[one.method]
+        parts.append(f"running job {one.job} would be {verb} for job {one.preemptor}: {lost}")
     if len(found.preempted) > _MAX_JOBS_SHOWN:
         parts.append(f"and {len(found.preempted) - _MAX_JOBS_SHOWN} more would be preempted")
     parts += found.alerts

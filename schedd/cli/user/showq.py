@@ -26,6 +26,7 @@ from schedd.deadline_sentence import format_probability
 from schedd.start_sentence import StartFacts, StartSentence, describe_start
 
 _RUNNING = ("running", "starting")
+_SUSPENDED = "S"
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _MIN_REASON_WIDTH = 24
 _SORTS = ("likely", "start")
@@ -50,6 +51,7 @@ class _QueueRow(NamedTuple):
     owner: str
     queue: str
     state: State
+    job_state: str
     cpus: int | None
     walltime: int
     planned_start: int | None
@@ -143,17 +145,23 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
             }
         )
         return True
+    suspended = [job for job in parts["running"] if job.job_state == _SUSPENDED]
+    shown = parts | {"running": [job for job in parts["running"] if job.job_state != _SUSPENDED]}
     show = {"running": _running, "planned": _planned, "blocked": _blocked}
-    for name, part in parts.items():
+    for name, part in shown.items():
+        if name == "planned" and suspended and "running" in wanted:
+            rows = suspended if args.subjobs else fold_arrays(suspended)
+            print(_running(rows, session.now, "SUSPENDED") + "\n")
         if name in wanted and (part or args.parts):
             rows = part if args.subjobs else fold_arrays(part)
             print(show[name](rows, session.now) + "\n")
     cluster = session.cluster
-    busy = sum(job.cpus or 0 for job in parts["running"])
+    busy = sum(job.cpus or 0 for job in shown["running"])
+    also = f", {len(suspended)} suspended" if suspended else ""
     whose = f" of {args.user}" if args.user else ""
     print(
         f"{len(jobs)} job{'s' * (len(jobs) != 1)}{whose}: "
-        f"{len(parts['running'])} running on {busy} of {cluster.cpus} cpus, "
+        f"{len(shown['running'])} running on {busy} of {cluster.cpus} cpus{also}, "
         f"{len(parts['planned'])} planned, {len(parts['blocked'])} without a start"
     )
     if cluster.halted and cluster.mode != "scheduler":  # else it was said already
@@ -211,12 +219,12 @@ def _add_reasons(session: Session, args: argparse.Namespace, jobs: list[_QueueRo
     return [job._replace(why=whys.get(job.id, "it changed just now")) for job in blocked]
 
 
-def _running(jobs: list[_QueueRow], now: int) -> str:
+def _running(jobs: list[_QueueRow], now: int, title: str = "RUNNING") -> str:
     jobs = sorted(jobs, key=lambda job: job.planned_end or 0)
     lines = [
         (*_identity_cells(job), _format_remaining(job, now), format_time(job.start, now)) for job in jobs
     ]
-    return format_table(("RUNNING", "USER", _queue_head(jobs), "CPUS", "LEFT", "SINCE"), lines, right="34")
+    return format_table((title, "USER", _queue_head(jobs), "CPUS", "LEFT", "SINCE"), lines, right="34")
 
 
 def _format_remaining(job: _QueueRow, now: int) -> str:

@@ -11,6 +11,7 @@ from schedd.model import Features
 from schedd.policy.access import Access
 from schedd.predict import Prediction
 from schedd.wire import JobFacts
+from schedd.wire.facts import PreemptionMethod
 from schedd.wire.quick_init import quick_init
 
 if TYPE_CHECKING:
@@ -96,13 +97,16 @@ class Restriction:
 
 @dataclass(frozen=True, slots=True)
 class PreemptedRun:
-    """A running job that is preempted at ``time`` for ``preemptor``; ``lost``: core-seconds of work."""
+    """A running job that is preempted at ``time`` for ``preemptor`` by ``method``; ``lost``: core-seconds
+    of work.
+    """
 
     job: str
     owner: str
     preemptor: str
     time: int
     lost: int
+    method: PreemptionMethod = "requeue"
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,8 +311,18 @@ class JobRecord:
         return self.run.started + walltime + self.run.seconds_suspended(now)
 
     def end_from(self, start: int, now: int) -> int:
-        """Return the end of a job by its walltime: of its run, or of a planned run from ``start`` on."""
-        return self.run_end(now) if self.phase is Phase.RUNNING else start + self.understood.walltime
+        """Return the end of a job by its walltime: of its run, or of a planned run from ``start`` on.
+
+        A suspended run goes on at ``start``.
+        """
+        if self.phase is Phase.RUNNING:
+            return self.run_end(max(now, start))
+        return start + self.understood.walltime
+
+    def begin_from(self, start: int) -> int:
+        """Return the start of the run of a suspended job, which goes on at ``start``; of others ``start``."""
+        suspended = self.phase is Phase.RUNNING and self.run.suspended_since >= 0
+        return self.run.started if suspended and self.run.started >= 0 else start
 
     @property
     def run_waited_since(self) -> int:

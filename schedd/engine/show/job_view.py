@@ -182,7 +182,7 @@ def published_record(published: PlanSnapshot, job_id: str) -> JobRecord | None:
 def job_displayed_start(published: PlanSnapshot, record: JobRecord, start: int) -> int:
     """The start that people are shown of a job that is planned for ``start``, or started then; -1: none."""
     if record.slot < 0 or job_status(record, start) != "planned":
-        return start
+        return record.begin_from(start)
     return displayed_start(int(published.published_start[record.slot]), start, published.as_of)
 
 
@@ -305,7 +305,7 @@ def render_job(
         walltime=walltime,
         walltime_assumed=record.understood.assumed,
         started=record.run.started if record.run.started >= 0 else None,
-        planned_start=start if start >= 0 else None,
+        planned_start=record.begin_from(start) if start >= 0 else None,
         displayed_start=displayed if displayed >= 0 else None,
         planned_end=record.end_from(start, published.as_of) if start >= 0 else None,
         planned_nodes=shares if wants("planned_nodes") else (),

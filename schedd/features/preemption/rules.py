@@ -159,6 +159,7 @@ def preview_preemptions(state: EngineState) -> list[PreemptedRun]:
             one.preemptor,
             one.start,
             victim.lost_at(one.start),
+            victim.method,
         )
         for one in part.planned.values()
         for victim in one.victims

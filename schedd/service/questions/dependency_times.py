@@ -60,8 +60,6 @@ def _find_time(published: PlanSnapshot, until: Until, job: JobRecord, now: int) 
     start = int(published.starts[job.slot]) if job.slot >= 0 else -1
     if start < 0:
         return None
-    if job.phase is Phase.RUNNING:
-        start = job.run.started
     if until is Until.STARTED:
-        return start
+        return job.run.started if job.phase is Phase.RUNNING else start
     return max(job.end_from(start, now), now + 1)

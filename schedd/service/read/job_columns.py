@@ -33,7 +33,9 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
         request.cpus if (request := job.understood.request) is not None else None for job in jobs
     ],
     "walltime": lambda _, jobs, __: [job.understood.walltime for job in jobs],
-    "planned_start": lambda _, __, starts: [start if start >= 0 else None for start in starts],
+    "planned_start": lambda _, jobs, starts: [
+        job.begin_from(start) if start >= 0 else None for job, start in zip(jobs, starts, strict=True)
+    ],
     "displayed_start": lambda published, jobs, starts: [
         displayed if (displayed := job_displayed_start(published, job, start)) >= 0 else None
         for job, start in zip(jobs, starts, strict=True)

@@ -23,6 +23,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.start_sentence import NEVER, NO_HISTORY
 from schedd.wire import (
     ExpectedFacts,
+    JobAltered,
     NodeChanged,
     NodeFacts,
     PolicyChanged,
@@ -241,6 +242,16 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
     )
     assert "PLANNED" not in run("showq", "-r")[1]
     assert "1 job of bob" in run("showq", "-u", "bob")[1]
+
+
+def test_showq_lists_suspended_jobs_apart_and_their_cpus_as_free(run: Run, loop: PlanLoop) -> None:
+    known = loop.published.records[0]
+    assert known is not None
+    loop.submit([JobAltered(id=event_id(), time=T, job=replace(known.facts, state="S"))]).result(WAIT_S)
+    out = run("showq")[1]
+    assert "RUNNING" not in out
+    assert "SUSPENDED   USER  QUEUE  CPUS      LEFT  SINCE\n1.srv.site  ann   batch     8  00:16:40" in out
+    assert "4 jobs: 0 running on 0 of 24 cpus, 1 suspended, 1 planned, 2 without a start\n" in out
 
 
 def test_showq_shows_one_state_of_the_queue(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

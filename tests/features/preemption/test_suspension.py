@@ -84,6 +84,8 @@ def test_suspended_job_goes_on_after_its_preemptor_for_the_rest_of_its_walltime(
     assert "it is suspended for job now since" in cluster.view("long").why
     assert (cluster.engine.state.plan.start(cluster.record("long").slot), cluster.end("long")) == (
         T + 1_103, 10_100)  # fmt: skip
+    view = cluster.view("long")
+    assert (view.planned_start, view.displayed_start, view.planned_end) == (T, T, T + 10_100)
     cluster.at(1_103)
     assert cluster.resumed_at("long") == [1_103]
     assert cluster.server.jobs["long"].state == "R"

@@ -76,9 +76,11 @@ def test_a_report_from_the_first_minute_of_a_run_says_nothing() -> None:
         assert lost(site.read(after, n1="", n2="")) == set()
 
 
-def test_a_queued_job_is_not_lost() -> None:
+@pytest.mark.parametrize("letter", ["Q", "S"])
+def test_a_queued_or_suspended_job_is_not_lost(letter: str) -> None:
+    """The alert `lost_run` was raised for suspended jobs, and the plan gave their cores away for good."""
     site = LostRunsSite()
-    site.letter = "Q"
+    site.letter = letter
     for after in (4000, 4010, 4020):
         assert lost(site.read(after, n1="", n2="")) == set()
 
