@@ -101,17 +101,18 @@ _ADDED: Final = re.compile(
 
 
 def submitted_resources(resources: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a job's resources without what the adapter has added to its ``select``."""
-    select = resources.get("select", "")
-    shown = _ADDED.sub("", select) if "_of_" in select or OWN_VNODE in select else select
-    if shown == select:
+    """Return a job's resources without what the adapter has added to its chunks."""
+    found = {}
+    for name in ("select", "schedselect"):
+        text = resources.get(name, "")
+        if ("_of_" in text or OWN_VNODE in text) and (shown := _ADDED.sub("", text)) != text:
+            found[name] = shown
+    if not found:
         return resources
-    found = {**resources, "select": shown}
-    if OWN_VNODE in select and "place" in found:
-        found["place"] = ":".join(
-            ["vscatter" if word == "free" else word for word in found["place"].split(":")]
-        )
-    return found
+    if "place" in resources and any(OWN_VNODE in resources[name] for name in found):
+        words = resources["place"].split(":")
+        found["place"] = ":".join(["vscatter" if word == "free" else word for word in words])
+    return {**resources, **found}
 
 
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")

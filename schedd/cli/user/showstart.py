@@ -524,7 +524,8 @@ def _change_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     by = found.changes_by
     at_once = by is None or by <= now + _SOON_S
     name = "in time if" if wish else "at once if" if at_once else f"at {format_near_time(by or now, now)} if"
-    if not found.changes and by is not None and start is not None and start > by:
+    late = start is not None and by is not None and start > by + (0 if wish else _SOON_S)
+    if not found.changes and late:
         sooner = "" if wish or found.sooner_by is not None else "; --sooner seeks an earlier start"
         yield name, _NOTHING_SMALLER + sooner
     yield from _smaller_request_rows(name, found.changes, now)

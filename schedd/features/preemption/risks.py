@@ -19,9 +19,21 @@ _HALF_LIFE_S: Final = 7 * 86_400
 def note_run_end(state: EngineState, record: JobRecord, at: int, *, preempted: bool) -> None:
     """Count a run that ended in the rate of preemptions."""
     part = preemption_state(state)
+    _forget_runs_by_age(part, at)
+    part.exposed_runs += preempted
+    part.exposed_s += record.run.computed_s(at)
+
+
+def note_suspension(state: EngineState) -> None:
+    """Count a suspended run in the rate of preemptions."""
+    part = preemption_state(state)
+    _forget_runs_by_age(part, state.now)
+    part.exposed_runs += 1
+
+
+def _forget_runs_by_age(part: PreemptionState, at: int) -> None:
     kept = _remaining_weight(part.exposed_until, at)
-    seconds = record.run.computed_s(at)
-    part.exposed_runs, part.exposed_s = part.exposed_runs * kept + preempted, part.exposed_s * kept + seconds
+    part.exposed_runs, part.exposed_s = part.exposed_runs * kept, part.exposed_s * kept
     part.exposed_until = max(at, part.exposed_until)
 
 

@@ -19,6 +19,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import displace_for
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.features.preemption.planning import fix_block, suspended_amounts
+from schedd.features.preemption.risks import note_suspension
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import SuspendedRun, preemption_state
 from schedd.model import FOREVER
@@ -59,7 +60,7 @@ def note_run(state: EngineState, before: JobRecord | None, record: JobRecord) ->
             job=job, started=record.run.started, since=state.now, ran=max(0, ran), preemptor=preemptor
         )
         part.count += 1
-        part.exposed_runs += 1
+        note_suspension(state)
     elif job in part.suspending and not runs:
         part.suspending.pop(job)
 

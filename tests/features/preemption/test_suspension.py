@@ -406,3 +406,17 @@ def test_an_order_without_an_outcome_is_forgotten_so_that_an_administrators_susp
     cluster.send(*cluster.server.suspend("long"))
     cluster.at(5_000)
     assert (part.suspended, cluster.resumptions()) == ({}, [])
+
+
+def test_a_suspension_before_the_first_end_of_a_run_counts_in_the_risk() -> None:
+    cluster = SuspendingCluster(nodes=2)
+    cluster.submit("long", "1:ppn=4", 100_000)
+    cluster.submit("apart", "1:ppn=4", 200_000, queue="other")
+    cluster.at(1_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    cluster.at(100_200)
+    part = preemption_state(cluster.engine.state)
+    assert (part.count, round(part.exposed_runs, 1), part.exposed_s > 86_400) == (1, 0.9, True)
+    cluster.submit("next", "1:ppn=4", 50_000)
+    cluster.at(100_300)
+    assert any("of being preempted before its end" in note for note in cluster.view("next").notes)
