@@ -16,6 +16,7 @@ from schedd.engine.component.job_hooks import (
     job_labels,
     job_refusal,
     job_scopes,
+    present_wait,
     start_barrier,
 )
 from schedd.engine.component.placement_hooks import (
@@ -232,6 +233,7 @@ __all__ = [
     "planned_shares",
     "planner_node",
     "present_shares",
+    "present_wait",
     "preview_moves",
     "preview_settings",
     "priority_breakdown",

@@ -78,6 +78,8 @@ class Centre(Cluster):
         """By waiting job: its promise, and how many were broken before."""
         self.broken: list[Breach] = []
         self.peaks: Counter[str] = Counter()
+        self.youngest = FOREVER
+        """Seconds that the youngest preempted run had run for."""
         self.reserved: set[str] = set()
         """Reservations that were in force when jobs were checked."""
         super().__init__(0, site=site, validate=False, slack=1800)
@@ -96,7 +98,9 @@ class Centre(Cluster):
                 victim = self.server.jobs[one.job_id]
                 assert victim.queue != "urgent", victim
                 assert victim.resources.get("qos") != "high", victim
-                assert self.server.now - (victim.started or 0) >= MIN_RUN, victim
+                ran = self.server.now - (victim.started or 0)
+                assert ran >= MIN_RUN, victim
+                self.youngest = min(self.youngest, ran)
                 self.promised.pop(one.job_id, None)  # it gets a new one
                 done = PreemptionDone(
                     id=self.server.event_id(),
@@ -286,6 +290,7 @@ def test_a_whole_centre_keeps_its_limits_and_explains_each_start() -> None:
     assert explained > 50
     assert centre.reserved == {"course", "short"}
     assert preemption_state(centre.engine.state).count > 2
+    assert centre.youngest < 2 * HOUR, "min_run protects only young runs"
     assert centre.peaks["cpus"] > 0.9 * CORES * 1000, "the limits matter only on a full cluster"
     assert min(centre.peaks["slices"], centre.peaks["course"]) > 0
     for what, amount in LIMITS.items():

@@ -258,6 +258,21 @@ def test_quota_without_capacity_is_named_although_unused() -> None:
     assert found.why.endswith(": that allows no start before 2023-11-15 02:13:20 UTC")
 
 
+def test_limit_is_named_rather_than_jobs_on_the_planned_nodes() -> None:
+    """Another node has become idle: the job on the planned one is not in the way."""
+    with planner(publish_starts=False, end_allowance=0) as loop:
+        limited = ServerFacts(limits={"max_user_run": "1"})
+        change = ServerChanged(id=event_id(), time=T, server=limited)
+        nodes = [node("n1", 2), node("n2", 2), node("n3", 2, state="down")]
+        other = job("3", user="bob", nodes="n1:ppn=2")
+        loop.submit([*nodes, change, other, job("1", nodes="n2:ppn=2")]).result(WAIT_S)
+        loop.submit([job("2", nodes="1:ppn=2")]).result(WAIT_S)
+        loop.submit([node("n3", 2)]).result(WAIT_S)
+        found = get_explanation(loop, "2")
+    assert [one.name for one in found.blockers] == ["1"]
+    assert found.why.startswith("job 1 holds the limit at most 1 job of user ann at once until ")
+
+
 def test_limit_is_named_with_its_users() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         limited = ServerFacts(limits={"max_user_run": "1"})

@@ -1,6 +1,6 @@
 """Explanation of a planned start: the exact blockers of a job, found on a fork of the plan."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -21,6 +21,7 @@ from schedd.engine import (
     jobs_of_slots,
     last_change,
     last_refusal,
+    present_wait,
     published_record,
     ranking_setting,
     slot_limited,
@@ -46,6 +47,8 @@ from schedd.service.questions.plan_fork import PlanFork
 from schedd.wire.resources import describe_amount
 
 _NAMED: Final = 3
+_BUSY: Final = ("running", "queued", "limit")
+"""Links of a chain that name jobs, or a limit."""
 _WHOLE: Final = "whole nodes"
 _RESERVED: Final = {"cpus": "reserved cpus", "gpus": "reserved gpus", "mem": "reserved memory"}
 
@@ -176,6 +179,9 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
         items = _merge_blockers(published, plan, blocking.items)
         found = tuple(_describe_blocker(fork, plan, item, record) for item in items)
         earliest, without = blocking.earliest, blocking.without
+        if _holds_only_chosen_nodes(links, found):
+            limits, _ = explanation_chain(fork, plan, record, (), start, now, not_yet)
+            links = limits if all(one.kind in _BUSY or one.kind == "eligible" for one in limits) else links
         if earliest > ready:
             because = _scarce(published, plan, record) or because
         reason = explain_choice(record, start) if start > now else ""
@@ -209,6 +215,14 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
     )
 
 
+def _holds_only_chosen_nodes(links: Sequence[ChainLink], found: Sequence[Blocker]) -> bool:
+    """Whether jobs of the chain hold the planned nodes, while a limit prevents an earlier start on others."""
+    blocking = {one.name for one in found}
+    limited = any(not one.what for blocker in found for one in blocker.on)
+    jobs = [job.id for one in links if one.kind in _BUSY for job in one.jobs]
+    return limited and bool(jobs) and blocking.isdisjoint(jobs)
+
+
 def _fix_node_set_choice(plan: Plan, slot: int, start: int, now: int) -> None:
     """Fix the choice between one node set and any nodes as in the present plan, before finding blockers."""
     request = plan.request(slot)
@@ -235,7 +249,8 @@ def _preconditions(published: PlanSnapshot, record: JobRecord) -> list[Blocker]:
             ("returned", f"an administrator: it came back to its queue {record.back_off.returns} times")
         )
     if not found and record.phase is Phase.BLOCKED and isinstance(record.answer, WaitingFor):
-        found.append((record.answer.kind, record.answer.what))
+        waits = present_wait(published, record) or record.answer
+        found.append((waits.kind, waits.what))
     if not found and published.settings.policy != "conservative":
         policy = published.settings.policy
         found.append(("policy", f"its turn under the policy {policy}, which plans no starts"))
