@@ -150,7 +150,7 @@ def test_access_to_qos_and_limits_of_users_are_those_of_the_caller(
     assert busy_cluster.put(f"{MAIN}/policy", json=policy).status_code == 200
     ask = partial(check_submission, user)
     assert ask(request="nodes=1:ppn=2,walltime=600,qos=high")["answer"] == "start_known"
-    assert "QOS other, which is open neither to user our-user" in ask(request="nodes=1,qos=other")["why"]
+    assert "QOS other, which neither user our-user" in ask(request="nodes=1,qos=other")["why"]
     assert ask(request="nodes=1:ppn=4,walltime=600,qos=high")["waiting_for"] == "limit"
 
 

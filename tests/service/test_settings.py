@@ -91,8 +91,8 @@ def write_file(path: Path, text: str, mode: int = 0o600) -> Path:
             "FREQ must be one of DAILY",
         ),
         (AUTH + '[clusters.main.site]\nzone = "Atlantis"\n' + WINDOW, "no time zone 'Atlantis'"),
-        (RESERVATION, "one of nodes, features and everywhere must be set"),
-        (RESERVATION + 'everywhere = true\nnodes = ["n1"]', "and only one"),
+        (RESERVATION, "set exactly one of nodes, features and everywhere"),
+        (RESERVATION + 'everywhere = true\nnodes = ["n1"]', "set exactly one"),
         (RESERVATION + 'everywhere = true\nuser = ["ann"]', "m.user: no such setting; did you mean users?"),
         (RESERVATION + "everywhere = true\ntotal = true", "a reservation of cores, gpus or memory"),
         (

@@ -70,7 +70,7 @@ def missing_booking(name: str, owner: str, bookings: Mapping[str, Booking]) -> W
     if found is not None and _is_owners(found, owner):
         return None
     words = (
-        f"reservation {name}, which its owner does not have: book it (schedd book) or take advres out of the "
+        f"reservation {name}, which its owner does not have: book it (schedd book) or remove advres from the "
         "job (qalter)"
     )
     return WaitingFor("reservation", words)

@@ -38,7 +38,7 @@ _EXAMINED_AT_ONCE: Final = 50
 _LEAST_GAIN_S: Final = 60
 """A planned job gets another choice for at least this much."""
 _CHOICES_PER_S: Final = 50
-"""Jobs that get another choice in one second, when others displace them: each costs some searches."""
+"""Maximum number of repeated choices per second for jobs that others displaced: each costs some searches."""
 
 
 # ---- the planned part of a request -----------------------------------------------------------------------
@@ -71,8 +71,8 @@ def _with_choice(facts: JobFacts, choice: int | None) -> JobFacts:
 
 
 def refuse_range(_: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
-    """Why a job of TORQUE can never run: its shortest walltime is above its walltime. OpenPBS takes no such
-    job.
+    """Return why a TORQUE job can never run: its shortest walltime exceeds its walltime. OpenPBS rejects such
+    jobs.
     """
     resources = facts.resources
     name = next((name for name in ("minwclimit", "x.minwclimit") if name in resources), None)
@@ -81,7 +81,7 @@ def refuse_range(_: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None
     try:
         if parse_walltime(resources[name]) <= parse_walltime(resources["walltime"]):
             return None
-    except RequestError:  # refused elsewhere
+    except RequestError:  # refused by the parser
         return None
     return Never(
         f"it requests minwclimit={resources[name]}, its shortest walltime, above walltime="
@@ -151,7 +151,7 @@ def next_examination(state: EngineState) -> int:
 
 
 def follow_time(state: EngineState, event: str) -> None:
-    """Plan the jobs again that another choice has become better for, the next ones first."""
+    """Plan again the jobs that have a better choice now, in the order of their starts."""
     part = moldable_state(state)
     if state.now < next_examination(state):
         return
@@ -173,7 +173,7 @@ def _examine(state: EngineState, record: JobRecord, event: str) -> None:
             for choice in range(len(alternatives)):
                 bound = end - _LEAST_GAIN_S - _read(state, facts, choice).walltime + 1
                 if bound > ready and _earliest_start(state, record, choice, ready, bound) < FOREVER:
-                    replan(state, record, event, Cause.FREED, "it ends earlier with other tasks")
+                    replan(state, record, event, Cause.FREED, "it ends earlier with another number of tasks")
                     return
         elif (bounds := read_walltime_range(facts.resources)) is not None:
             bound = start - _LEAST_GAIN_S + 1
@@ -188,8 +188,8 @@ def _examine(state: EngineState, record: JobRecord, event: str) -> None:
 
 
 def lengthen(state: EngineState, record: JobRecord) -> JobRecord | None:
-    """Give a due job with a shortened walltime as much of its range as fits before the jobs planned next, and
-    within its cost limit, the limits of pools, and the amounts that components count.
+    """Lengthen the shortened walltime of a due job within its range, as far as it fits before the jobs
+    planned next, and within its cost limit, the limits of pools, and the amounts that components count.
     """
     facts, plan, slot = record.facts, state.plan, record.slot
     if not _is_moldable(facts) or read_alternatives(facts.resources) or state.policy is not None:
@@ -297,7 +297,7 @@ def describe_choice(published: PlanSnapshot, record: JobRecord) -> list[str]:
         words = f"{request.units} tasks for {format_walltime(walltime)}"
         if published.settings.policy != "conservative":  # there is no plan to choose by
             return [f"it gets {words}, the first of its alternatives"]
-        return [f"planned with {words}, of its alternatives the one that ends first"]
+        return [f"planned with {words}, the one of its alternatives that ends first"]
     bounds = read_walltime_range(resources)
     if bounds is None or walltime >= bounds[1]:
         return []
@@ -308,7 +308,7 @@ def describe_choice(published: PlanSnapshot, record: JobRecord) -> list[str]:
 
 
 def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFacts]:
-    """A hypothetical job with each of its alternatives; the first one if there is no plan to choose by."""
+    """Return a hypothetical job with each of its alternatives; without a plan, only with the first."""
     if not _is_moldable(facts):
         return []
     found = [replace(facts, resources=one) for one in marked_alternatives(facts.resources)]

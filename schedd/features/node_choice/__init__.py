@@ -1,1 +1,1 @@
-"""Node choice: which of the nodes that are free at a job's start it gets."""
+"""Node choice: selection among the nodes that are free at a job's start."""

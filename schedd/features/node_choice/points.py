@@ -45,8 +45,8 @@ def _formula_points(text: str, nodes: Sequence[Node]) -> Floats:
 
 
 def _number(node: Node, name: str) -> float:
-    """A number of a node: an own term, an amount of a resource, the largest number that it has as a property,
-    else 1 if it has the property, or 0.
+    """Return a number of a node: a term of ``_TERMS``, the amount of a resource, or the largest number that
+    it has as a property; else 1 if it has a property of this name, or 0.
     """
     if name in _TERMS:
         return float(_TERMS[name](node))
@@ -61,7 +61,7 @@ def _number(node: Node, name: str) -> float:
 
 
 def _text(node: Node, name: str) -> str:
-    """Its name, or the value of a text resource; empty: it has none."""
+    """Return the node's name, or the value of a text resource; empty if it has none."""
     if name == "name":
         return node.name
     prefix = f"{name.lower()}="

@@ -25,7 +25,7 @@ from schedd.wire import JobFacts, NodeFacts
 
 _MOST_SPREAD_UNITS: Final = 20_000
 """Units of a job that are spread one by one; of a larger job whole nodes are chosen."""
-_SITE: Final = "site"  # name of the order of all jobs without one of their partition
+_SITE: Final = "site"  # order of nodes for jobs whose partition has none
 
 
 def _order_name(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
@@ -55,7 +55,9 @@ def node_order(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
 
 
 def idle_hooks(state: EngineState) -> list[str]:
-    """Only a wish of the job itself can be refused; without settings all nodes are equal."""
+    """Return the hooks without an effect: only a job's own request can be refused, and without settings all
+    nodes are equal.
+    """
     settings = node_choice_settings(state)
     works = {
         "refusal": False,
@@ -94,7 +96,7 @@ def level_features(state: EngineState, facts: NodeFacts) -> list[str]:
 
 
 def refuse_unknown_level(known: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
-    """Why a job can never run that wishes for nodes of a level which no node has."""
+    """Return why a job can never run: no node has the level of the network that it requests."""
     level = read_level(facts.resources)
     if not level or level in node_choice_settings(known).levels:
         return None

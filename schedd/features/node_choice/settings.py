@@ -26,7 +26,7 @@ def _checked(text: str) -> str:
 
 
 class NodePreferences(Section):
-    """Which of the nodes that are free at the start of a job it gets. No job starts later because of it. See
+    """Selection among the nodes that are free at the start of a job. It delays no job. See
     docs/administrators/partitions.md.
     """
 
@@ -34,7 +34,9 @@ class NodePreferences(Section):
         default_factory=dict
     )
     """Points of nodes by name or property, `{ epyc = 10, old = -5 }`; the points of a node are the sum, and
-    nodes with more points are used first. Among equal ones those that waste the least scarce resources."""
+    nodes with more points are used first. Of nodes with equal points, those are used that waste the least of
+    scarce resources.
+    """
     expression: Annotated[str, Field(max_length=MAX_LENGTH), AfterValidator(_checked)] = ""
     """Points of a node by a formula, added to `prefer`: `"(gpus == 0) * 100 - cpus"`."""
     arrange: Arrangement = "pack"
@@ -49,17 +51,19 @@ class NodePreferences(Section):
 
 
 class NodeChoiceSettings(NodePreferences):
-    """Which of the nodes that are free at the start of a job it gets. No job starts later because of it. See
+    """Selection among the nodes that are free at the start of a job. It delays no job. See
     docs/administrators/partitions.md.
     """
 
     levels: dict[_Level, Annotated[dict[Name, _Members], Field(min_length=1)]] = Field(default_factory=dict)
-    """Levels of the network: by level and set, names or properties of its nodes:
-    `{ switch = { s1 = ["rack1", "n7"] }, island = { east = ["e"] } }`. Jobs wish for them by
-    `topology=switch`. Text resources of OpenPBS nodes are levels without this."""
+    """Levels of the network, such as switches. Each level has sets of nodes, by names or properties: `{
+    switch = { s1 = ["rack1", "n7"] }, island = { east = ["e"] } }`. Jobs request a set of a level by
+    `topology=switch`. Text resources of OpenPBS nodes are levels without this setting.
+    """
     partitions: dict[Name, NodePreferences] = Field(default_factory=dict)
-    """For the jobs of a partition, in place of the above:
-    `[clusters.main.site.node_choice.partitions.gpu]`."""
+    """Preferences for the jobs of a partition, which replace those above:
+    `[clusters.main.site.node_choice.partitions.gpu]`.
+    """
 
     @cached_property
     def arranges_nothing(self) -> bool:

@@ -1,1 +1,3 @@
-"""Trials: a node that was closed because jobs fail on it is opened again when a job succeeds there."""
+"""Trials of nodes: a node that was closed because jobs failed on it opens again after a job
+succeeded there.
+"""

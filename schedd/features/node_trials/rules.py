@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.facts.explanations import format_moment
+from schedd.engine.facts.explanations import format_length, format_moment
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.shares import BLOCK, block_takes
 from schedd.engine.facts.state import HORIZON, EngineState
@@ -30,8 +30,8 @@ def _settings(state: EngineState) -> NodeTrialSettings:
 
 
 def close_node(state: EngineState, name: str, job: str) -> str:
-    """Plan the first trial of a node that was closed for this job, among others. Return how it is opened
-    again; empty: by nothing.
+    """Plan the first trial of a node that was closed because jobs failed there, the last of them ``job``.
+    Return what opens it again; empty without trials.
     """
     settings = _settings(state)
     if not settings.pause:
@@ -40,7 +40,7 @@ def close_node(state: EngineState, name: str, job: str) -> str:
     trial = NodeTrial(name, state.now + pause, pause)
     trial_records(state)[name] = trial
     return (
-        f"a job of up to {settings.walltime} s has succeeded there (one may try it from "
+        f"a job of up to {format_length(settings.walltime)} has succeeded there (one may try it from "
         f"{format_moment(trial.again_at)} on)"
     )
 
@@ -59,7 +59,7 @@ def _first_pause(state: EngineState, job: str) -> int:
 
 
 def is_open_for_trial(state: EngineState, name: str) -> bool:
-    """Whether a closed node may be used by the job that tries it."""
+    """Return whether a closed node is open for the job that tries it."""
     trial = trial_records(state).get(name)
     return trial is not None and trial.opened >= 0
 
@@ -69,7 +69,7 @@ def follow_trials(state: EngineState, event: str) -> None:
     settings = _settings(state)
     for name, trial in list(trial_records(state).items()):
         if name not in state.black_holes or not settings.pause:
-            _end(state, name)  # an administrator looked after it
+            _end(state, name)  # an administrator set it offline, or it was down
             if name in state.black_holes:
                 refresh_nodes(state, [name], event, f"{name_node(name)} is not tried", Cause.NODE_LOST)
         elif trial.passed or _has_run_long_enough(state, trial):
@@ -173,7 +173,7 @@ def closed_because(state: EngineState, name: str) -> str:
     if trial.job:
         return f"{words}; job {trial.job} tries it"
     when = "now" if trial.opened >= 0 else f"from {format_moment(trial.again_at)} on"
-    return f"{words}; one job of up to {_settings(state).walltime} s may try it {when}"
+    return f"{words}; one job of up to {format_length(_settings(state).walltime)} may try it {when}"
 
 
 def trial_slots(state: EngineState) -> list[int]:

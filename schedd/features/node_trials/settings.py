@@ -8,19 +8,20 @@ from schedd.wire.times import Seconds, Step
 
 
 class NodeTrialSettings(Section):
-    """How a node opens again that gets no new jobs because jobs fail on it (`hole_failures`).
+    """Trials of nodes that get no new jobs because jobs failed on them (`hole_failures`).
 
-    After a pause one short job may try it.
+    After a pause one short job may try the node, which opens again if the job succeeds.
     """
 
     pause: Seconds = 600
-    """Time until the first trial; it doubles with each trial that fails. At most a minute while the node only
-    refuses jobs, or they come back to their queue. 0: no trials, the node opens only when an administrator
-    has set it offline, or it was down."""
+    """Time until the first trial; it doubles after each failed trial. It is at most a minute if the node only
+    refuses jobs, or if they return to their queue. 0: no trials; the node then opens only after it was down,
+    or after an administrator set it offline.
+    """
     longest_pause: Step = 86_400
-    """The longest such pause."""
+    """Maximum of this pause."""
     walltime: Step = 3_600
-    """The longest walltime of a job that tries a node."""
+    """Maximum walltime of a job that tries a node."""
 
 
 SETTINGS: Final = FeatureSettings(

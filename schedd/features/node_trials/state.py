@@ -9,7 +9,7 @@ from schedd.plan.schema import FieldRule, declared
 
 @dataclass(frozen=True, slots=True)
 class NodeTrial:
-    """The next or present trial of a closed node. Times are seconds since the epoch (UTC).
+    """Next or present trial of a closed node. Times are seconds since the epoch (UTC).
 
     ``slot`` keeps jobs off the node that would end after the longest walltime of a trial; -1 while the node
     is closed. ``job`` tries the node. ``passed``: it succeeded, and the node is to be opened.

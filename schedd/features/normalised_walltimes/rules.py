@@ -69,8 +69,8 @@ def _is_fixed(facts: JobFacts) -> bool:
 
 
 def _stated(known: EngineState | PlanSnapshot, facts: JobFacts, text: str | None) -> int | None:
-    """Return the walltime in seconds that a job states; None: none that can be read. ``text``: the server's,
-    which may have been set for an earlier start.
+    """Return the walltime in seconds that a job states; None if it states no valid one. ``text``: the
+    server's walltime, which may have been set for an earlier start.
     """
     try:
         seconds = parse_walltime(text) if text is not None else 0
@@ -97,7 +97,7 @@ def planned_facts(state: EngineState, facts: JobFacts) -> JobFacts:
     if speed not in known:
         known[speed] = _facts_at_speed(state, facts)
         if speed is None and (table := speed_table(state)):
-            known[table.speeds[0]] = known[speed]  # so long as none is chosen, the lowest counts
+            known[table.speeds[0]] = known[speed]  # until one is chosen, the lowest applies
     return known[speed]
 
 
@@ -217,7 +217,7 @@ def next_examination(state: EngineState) -> int:
 
 
 def follow_time(state: EngineState, event: str) -> None:
-    """Plan the jobs again that end earlier on nodes of another speed, the next ones first."""
+    """Plan again the jobs that end earlier on nodes of another speed, in the order of their starts."""
     part = walltime_state(state)
     if state.now < next_examination(state):
         return
@@ -282,7 +282,9 @@ def _note_given(state: EngineState, job: str, stated: int, walltime: int) -> Non
 
 
 def note_ordered_walltime(state: EngineState, _: JobRecord | None, record: JobRecord) -> None:
-    """Note the longer walltime ordered for a run. After a requeue it is not taken for the stated walltime."""
+    """Record the longer walltime ordered for a run, so that after a requeue it is not read as the
+    stated one.
+    """
     given, ordered = walltime_state(state).given.get(record.id), record.run.ordered_walltime
     if given is not None and ordered and given[-1] != ordered:
         _note_given(state, record.id, given[0], ordered)
@@ -317,7 +319,7 @@ def describe_scale(published: PlanSnapshot, record: JobRecord) -> list[str]:
     table, scale = speed_table(published), record.understood.scale
     if scale is not None:
         waits = record.phase in WAITING_PHASES and table
-        ends_first = ", where it ends first as planned" if waits and scale.speed > table.speeds[0] else ""
+        ends_first = ", where it is planned to end first" if waits and scale.speed > table.speeds[0] else ""
         return [scale.describe() + ends_first]
     if table and _is_fixed(record.facts) and table.reference(record.facts):
         speed = table.reference(record.facts)

@@ -10,16 +10,19 @@ from schedd.wire.section import Name, Section, SettingConflictError
 
 
 class NormalisedWalltimes(Section):
-    """Walltimes are for nodes of a reference speed: on a node of half this speed a job is planned with, and
-    gets at its start, twice its walltime. See docs/administrators/policy.md#normalised-walltimes.
+    """Walltimes that are stated for a reference speed: on nodes of half this speed a job is planned with
+    twice its walltime, which is set on the server at its start. See
+    docs/administrators/policy.md#normalised-walltimes.
     """
 
     speed: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
-    """The reference speed; left out: only walltimes of jobs in `queues` are scaled."""
+    """Reference speed; without it only walltimes of jobs in `queues` are scaled."""
     queues: dict[Name, Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """By queue, another reference speed; 0: the walltimes of its jobs hold on all nodes: `{ old = 0.5 }`."""
+    """Reference speeds of queues, instead of `speed`: `{ old = 0.5 }`. 0: the walltimes of the queue's jobs
+    are not scaled.
+    """
 
 
 def _check_site(plain: Mapping[str, Any]) -> None:
@@ -33,13 +36,13 @@ def _check_site(plain: Mapping[str, Any]) -> None:
         raise SettingConflictError((place,), "it has no effect: set speed, or a speed in queues")
     speeds = plain.get("speeds") or {}
     if not speeds:
-        raise SettingConflictError((place,), "it needs speeds of nodes: a table speeds")
+        raise SettingConflictError((place,), "it needs the speeds of nodes: set the table speeds")
     fastest = max(1.0, *speeds.values())
     references: dict[tuple[str, ...], float] = {("speed",): table.get("speed") or 0.0}
     references |= {("queues", queue): speed for queue, speed in queues.items()}
     for key, speed in references.items():
         if speed > fastest:
-            words = f"no node is as fast as {speed:g}: by speeds the fastest nodes have {fastest:g}"
+            words = f"no node has a speed of {speed:g}: in the table speeds the fastest has {fastest:g}"
             raise SettingConflictError((place, *key), words)
 
 

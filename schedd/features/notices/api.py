@@ -47,33 +47,38 @@ class NoticeRequest(BaseModel):
 
     job: Annotated[
         str,
-        Field(description="A job of one's own; empty: all of them, those to come too.", max_length=512),
+        Field(
+            description="One of the caller's jobs; empty: all of them, including future jobs.", max_length=512
+        ),
     ] = ""
     moved: Annotated[
-        _LeadSeconds | None, Field(description="When the start has moved by more than so many seconds.")
+        _LeadSeconds | None,
+        Field(description="Send it when the start has moved by more than this, in seconds."),
     ] = None
-    ahead: Annotated[_LeadSeconds | None, Field(description="So many seconds before the start.")] = None
+    ahead: Annotated[
+        _LeadSeconds | None, Field(description="Send it this long before the start, in seconds.")
+    ] = None
     lost: Annotated[
         bool,
         Field(
-            description="When the job can no longer end by its deadline, or an accepted one is at risk, with "
-            "the planned end."
+            description="Send it when the job can no longer end by its deadline, or when an accepted "
+            "deadline is at risk; it has the planned end."
         ),
     ] = False
     tighter: Annotated[
         bool,
         Field(
-            description="Once for each job that would start sooner with a walltime that 90 % of "
-            "such jobs keep."
+            description="Send it once for each job that would start sooner with a walltime that 90 % of "
+            "such jobs do not exceed."
         ),
     ] = False
     way: Annotated[
-        Literal["mail", "command"], Field(description="By mail, or by a command of the site's.")
+        Literal["mail", "command"], Field(description="By mail, or by a command that the site offers.")
     ] = "mail"
     to: Annotated[
         str,
         Field(
-            description="The address, in a domain of the site (empty: the user's own); the command's name.",
+            description="Mail address in a domain of the site (empty: the user's own), or command name.",
             max_length=320,
         ),
     ] = ""
@@ -81,7 +86,7 @@ class NoticeRequest(BaseModel):
     @model_validator(mode="after")
     def _check_trigger(self) -> "NoticeRequest":
         if self.moved is None and self.ahead is None and not (self.lost or self.tighter):
-            raise ValueError("say when: moved, ahead, lost, tighter, or several of them")
+            raise ValueError("set when to send it: one or more of moved, ahead, lost and tighter")
         return self
 
 
@@ -91,13 +96,17 @@ class NoticeView:
 
     number: int
     job: Annotated[str, Field(description="Empty: all own jobs.")]
-    moved: Annotated[int | None, Field(description="When its start has moved by more than so many seconds.")]
-    ahead: Annotated[int | None, Field(description="So many seconds before its start.")]
-    lost: Annotated[bool, Field(description="When its deadline is lost, or an accepted one at risk.")]
-    tighter: Annotated[bool, Field(description="When a tighter walltime would start it sooner.")]
+    moved: Annotated[
+        int | None, Field(description="Sent when the start has moved by more than this, in seconds.")
+    ]
+    ahead: Annotated[int | None, Field(description="Sent this long before the start, in seconds.")]
+    lost: Annotated[
+        bool, Field(description="Sent when the deadline is lost, or when an accepted one is at risk.")
+    ]
+    tighter: Annotated[bool, Field(description="Sent when a tighter walltime would start the job sooner.")]
     way: Literal["mail", "command"]
     to: Annotated[str, Field(description="The address, or the command's name.")]
-    since: Annotated[int, Field(description="When it was asked for, in seconds since the epoch.")]
+    since: Annotated[int, Field(description="Time of its creation, in seconds since the epoch.")]
 
 
 @api_answer
@@ -106,9 +115,9 @@ class NoticesView:
 
     notices: tuple[NoticeView, ...]
     domains: Annotated[
-        tuple[str, ...], Field(description="Mail goes to these domains; none: the site sends no mail.")
+        tuple[str, ...], Field(description="Domains to which mail may go; empty: the site sends no mail.")
     ]
-    commands: Annotated[tuple[str, ...], Field(description="The site's commands, by name.")]
+    commands: Annotated[tuple[str, ...], Field(description="Names of the commands that the site offers.")]
 
 
 @router.get("", *READ_PROBLEMS, "not-allowed", answer=NoticesView)
@@ -132,7 +141,7 @@ async def add_notice(
 async def remove_notice(
     request: Request,
     cluster: Cluster,
-    number: Annotated[int, Path(description="Of the notice.", ge=1, le=1 << 53, examples=[1])],
+    number: Annotated[int, Path(description="Number of the notice.", ge=1, le=1 << 53, examples=[1])],
     caller: User,
 ) -> Response:
     """Delete a notice: no more notifications are sent for it."""
@@ -185,16 +194,20 @@ async def unsubscribe(request: Request, cluster: PlanLoop, number: int, caller: 
         gone = await _call_store(lambda: notifier.remove(known, number))
         if gone is None:
             what = f"no notice {number}"
-            raise invalid_problem("path.number", what, "one of your own; see GET the notices")
+            raise invalid_problem(
+                "path.number", what, "the number of one of your notices; GET on this path lists them"
+            )
 
 
 def _resolve_address(notifier: Notifier, body: NoticeRequest, who: str) -> str:
-    """Where it goes. Raises ProblemError."""
+    """Return the address or the command. Raises ProblemError."""
     settings = notifier.settings
     if body.way == "command":
         if body.to not in settings.commands:
             raise invalid_problem(
-                "body.to", f"no command {body.to[:80]!r}", ", ".join(settings.commands) or "none"
+                "body.to",
+                f"this site has no command {body.to[:80]!r}",
+                ", ".join(settings.commands) or "none",
             )
         return body.to
     if not settings.relay:
@@ -203,8 +216,10 @@ def _resolve_address(notifier: Notifier, body: NoticeRequest, who: str) -> str:
         )
     name, _, domain = (body.to or own_address(notifier, who)).rpartition("@")
     if not _LOCAL_PART.fullmatch(name) or domain.lower() not in {one.lower() for one in settings.domains}:
-        what = f"mail does not go to {(body.to or who)[:80]!r}"
-        raise invalid_problem("body.to", what, f"NAME@ one of {', '.join(settings.domains)}")
+        what = f"this site does not send mail to {(body.to or who)[:80]!r}"
+        raise invalid_problem(
+            "body.to", what, f"an address in one of these domains: {', '.join(settings.domains)}"
+        )
     return f"{name}@{domain}"
 
 
@@ -222,7 +237,7 @@ def _find_notifier(request: Request, cluster: PlanLoop) -> Notifier:
 
 def _known_user(request: Request, caller: Bearer) -> str:
     if caller is request.app.state.callers.tokens.anonymous:
-        raise ProblemError("not-allowed", "notices need a caller with a name")
+        raise ProblemError("not-allowed", "a notice belongs to a user: send the token of one")
     return caller.name
 
 
@@ -254,4 +269,4 @@ async def _call_store(call: Callable[[], _T]) -> _T:
     try:
         return await asyncio.to_thread(call)
     except StoreError as error:
-        raise ProblemError("not-ready", f"the database: {error}") from None
+        raise ProblemError("not-ready", f"the database cannot be used: {error}") from None

@@ -18,10 +18,10 @@ _SPAN = re.compile(r"(\d+)([mhd]?)")
 def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
     found = make_command_parser(
         name,
-        "Get a notice when the start of a job has moved by more than a given time, or is near, or "
-        "when the job can no longer end by its deadline, or when it would start sooner with a tighter "
-        "walltime: by mail, or by a command that the site offers. Only users who ask for notices get "
-        "them. A notice about one job ends with the job.",
+        "Get a notice when the start of a job has moved by more than a given time, or is near, or when the "
+        "job can no longer end by its deadline, or when it would start sooner with a tighter walltime: by "
+        "mail, or by a command that the site offers. Without such a request nobody gets a notice. A notice "
+        "about one job ends with the job.",
         "examples:\n  schedd notify add --job 123 --moved 30m --before 15m\n"
         "  schedd notify add --all --before 1h --mail ann@example.org",
     )
@@ -65,7 +65,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
         found = client.remove_notice(args.number)
     elif args.act == "add":
         if args.moved is None and args.before is None and not (args.lost or args.tighter):
-            raise ClientError("say when: --moved SPAN, --before SPAN, --lost, --tighter, or several of them")
+            raise ClientError("give one or more of --moved SPAN, --before SPAN, --lost and --tighter")
         found = client.add_notice(
             job=args.job,
             moved=_parse_span("--moved", args.moved),
@@ -89,7 +89,7 @@ def _parse_span(option: str, text: str | None) -> int | None:
         return None
     read = _SPAN.fullmatch(text)
     if read is None:
-        raise ClientError(f"{option} {text}: no span; write 30m, 2h or 1d")
+        raise ClientError(f"{option} {text}: not a length of time; write 30m, 2h or 1d")
     return int(read[1]) * _UNITS[read[2]]
 
 

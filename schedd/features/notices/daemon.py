@@ -19,7 +19,7 @@ def check_resources(settings: Settings) -> None:
 
 def daemon_services(settings: Settings, clusters: "Clusters") -> "list[Notifier]":
     """Return the notifiers of all clusters; none without a database."""
-    # A check of the settings does without the engine, whose kernels take a second to load.
+    # Imported late: a check of the settings does not need the engine, whose kernels take a second to load.
     from schedd.features.notices.notifier import Notifier  # noqa: PLC0415
 
     durable = clusters.durable

@@ -37,9 +37,11 @@ class NotifySettings(Section):
     """Commands that users may choose by name: `{ sms = ["/usr/local/bin/sms"] }`. Each gets the notice as
     JSON on its standard input, and no data as arguments."""
     most: int = Field(default=20, ge=1, le=1_000)
-    """Notices that one user may set up."""
+    """Maximum number of notices of one user."""
     hourly: int = Field(default=20, ge=1, le=10_000)
-    """Notices sent to one user per hour; further ones wait and then report the state at that time."""
+    """Maximum number of notices sent to one user in an hour. Further ones wait, and then report the state at
+    that time.
+    """
 
     @property
     def on(self) -> bool:
@@ -53,23 +55,26 @@ class NotifySettings(Section):
         if bool(self.user) != (self.password_file is not None):
             raise ValueError("user and password_file belong together")
         if self.user and not self.starttls:
-            raise ValueError("user: a password goes to the relay over TLS alone; starttls = true")
+            raise ValueError("user: a password is sent only over TLS: set starttls = true")
         if self.ca_file is not None and not self.starttls:
-            raise ValueError("ca_file counts with starttls = true alone")
+            raise ValueError("ca_file has an effect only with starttls = true")
         for name, command in self.commands.items():
             if not command or not command[0].startswith("/"):
-                raise ValueError(f"commands.{name}: a list of words, of which the first is a whole path")
+                raise ValueError(f"commands.{name}: write a list of words; the first one is an absolute path")
         return self
 
 
 def _database_reason(settings: NotifySettings) -> str:
-    return "subscriptions need a database" if settings.on else ""
+    return "notices need a database" if settings.on else ""
 
 
 def _advice(settings: NotifySettings) -> Iterator[str]:
     for name, command in settings.commands.items():
         if which(command[0]) is None:
-            yield f"commands.{name}: {command[0]} cannot be run here; no such notice is sent"
+            yield (
+                f"commands.{name}: {command[0]} cannot be run on this host; notices by this command are "
+                "not sent"
+            )
 
 
 DAEMON_SETTINGS: Final = DaemonTable(

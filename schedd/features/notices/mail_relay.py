@@ -11,7 +11,9 @@ from schedd.wire.toml_files import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class MailRelay:
-    """``tls``: None for unencrypted mail; ``user``: empty if the relay needs no login."""
+    """Mail relay of the site. ``tls``: None for unencrypted mail; ``user``: empty if the relay needs no
+    login.
+    """
 
     host: str
     port: int
@@ -38,5 +40,5 @@ def load_relay(settings: NotifySettings) -> MailRelay | None:
 def _password(path: Path) -> str:
     password = read_secret_text(path, "the relay's password").strip()
     if not password:
-        raise SettingsError(f"{path}: there is no password in it")
+        raise SettingsError(f"{path}: the file has no password")
     return password

@@ -33,9 +33,9 @@ class Notice:
     gain: TighterWalltime | None = None
     """For `tighter`: the walltime that would start the job sooner."""
     walltime: int = -1
-    """For `walltime`: the new walltime of the run in seconds, and"""
+    """For `walltime`: the new walltime of the run, in seconds."""
     former_walltime: int = -1
-    """the former one."""
+    """For `walltime`: the former walltime of the run, in seconds."""
 
 
 def lost_deadline(record: JobRecord, now: int) -> int:
@@ -96,8 +96,8 @@ def decide_notice(
 def decide_run_notice(
     wish: NoticeSubscription, last: LastNotice | None, record: JobRecord, now: int
 ) -> tuple[LastNotice, Notice | None]:
-    """Return the new state of a running job's notices, and the notice that its walltime was altered since the
-    last look, as by an extension. Every subscription has it.
+    """Return the new state of a running job's notices, and the notice, if any, that its walltime was altered
+    since the last call, as by an extension. Every subscription includes this notice.
     """
     known = last if last is not None else LastNotice(record.run.started)
     walltime, former = record.understood.requested_walltime or _NOT_YET, known.walltime

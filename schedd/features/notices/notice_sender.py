@@ -44,7 +44,7 @@ class NoticeSender:
     def _mail(self, notice: Notice, now: int) -> str:
         known = self._relay
         if known is None:
-            return "the settings name no relay any more"
+            return "the settings no longer name a relay"
         letter = self._compose_mail(notice, now)
         try:
             with smtplib.SMTP(known.host, known.port, timeout=_TIMEOUT_S) as relay:
@@ -68,13 +68,13 @@ class NoticeSender:
         job = _single_line(notice.job)
         lines = [f"Job {job} on {self._cluster}: {_headline(notice, now)}."]
         if notice.kind == "walltime":
-            lines.append(f"It runs until {_format_time(notice.end)} at most.")
+            lines.append(f"It ends at {_format_time(notice.end)} at the latest.")
         if notice.kind not in ("soon", "moved") and (sentence := _start_sentence(notice, now, _format_time)):
             lines.append(f"{sentence}.")
         if notice.kind == "moved" and notice.before >= 0:
             lines.append(f"Previously reported start: {_format_time(notice.before)}.")
         if notice.kind == "lost" and notice.forecast is not None:
-            lines.append("This is a forecast, no guarantee.")
+            lines.append("This is a forecast, not a guarantee.")
         elif notice.kind == "lost":
             lines.append(_late_end(notice))
         if notice.gain is not None:
@@ -92,7 +92,7 @@ class NoticeSender:
     def _run_command(self, notice: Notice, now: int) -> str:
         command = self._settings.commands.get(notice.subscription.address)
         if command is None:
-            return f"the settings name no command {notice.subscription.address} any more"
+            return f"the settings no longer name the command {notice.subscription.address}"
         message = {
             "cluster": self._cluster,
             "user": notice.subscription.user,
@@ -173,9 +173,9 @@ def _headline(notice: Notice, now: int) -> str:
         return f"walltime={format_walltime(gain.enough)} would start it {sooner} sooner as planned now"
     if notice.kind == "walltime":
         new, former = format_walltime(notice.walltime), format_walltime(notice.former_walltime)
-        return f"its walltime is {new} now, it was {former}"
+        return f"its walltime is now {new}, before {former}"
     if notice.start < 0:
-        return "its planned start is not known any more"
+        return "its planned start is no longer known"
     sentence = _start_sentence(notice, now, _format_time)
     start = f"{sentence[:1].lower()}{sentence[1:]}" or f"planned {_format_time(notice.start)}"
     return f"{'starts soon' if notice.kind == 'soon' else 'its start moved'}: {start}"

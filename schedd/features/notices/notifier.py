@@ -113,7 +113,9 @@ class Notifier:
         self._sent: dict[str, deque[int]] = {}
         self._postponed: set[_Key] = set()
         self._failed: set[str] = set()  # jobs with an error in the rules
-        self._troubles: dict[str, tuple[str, float]] = {}  # by relay or command: its last failure, and when
+        self._troubles: dict[
+            str, tuple[str, float]
+        ] = {}  # last failure of each relay or command, with its time
         self._forecast = forecast
         self._examined: set[str] = set()  # jobs with a finished search for a tighter walltime
 

@@ -22,7 +22,7 @@ from schedd.wire.section import problem_text
 router = RouteTable(prefix="/{cluster}/my-jobs/notices")
 MOVED_S: Final = 1_800
 AHEAD_S: Final = 900
-"""A notice made in one click is sent when a start moves by more than the first, and the second before it."""
+"""Defaults of a notice made in one click: minimum move of a start, and time before a start, in seconds."""
 
 
 @router.post("")

@@ -13,7 +13,9 @@ from schedd.wire import JobFacts, NodeFacts
 
 NO_PARTITION: Final = ""  # the partition of the nodes that belong to no other
 OUTSIDE_ALL: Final = "(none)"
-"""What a hypothetical job names that is planned outside all partitions; no name of a partition."""
+"""Value that a hypothetical job names to be planned outside of all partitions; no partition can have this
+name.
+"""
 _BY_WHO: Final = ("user", "account", "group", "queue")  # precedence of defaults
 _MOST_KNOWN: Final = 20_000
 
@@ -36,7 +38,7 @@ class _Members:
 
 
 class _Named(NamedTuple):
-    """The partitions that a job names, and why its request for partitions cannot be read."""
+    """Partitions that a job names, and the fault in its request for partitions, if any."""
 
     names: tuple[str, ...]
     error: str = ""
@@ -126,7 +128,7 @@ class PartitionTable:
         return (*(name for name in self.names if self._is_open(name, facts)), *unnamed)
 
     def open_to(self, facts: JobFacts) -> list[str]:
-        """Return the partitions that a job may name."""
+        """Return the partitions that are open to a job."""
         return [name for name in self.names if self._is_open(name, facts)]
 
     def refusal(self, facts: JobFacts) -> Never | None:
@@ -204,7 +206,9 @@ def _access(one: PartitionSettings) -> Access:
 
 
 def _option(facts: JobFacts) -> str:
-    """How a job names another partition: in the form that it used, since TORQUE keeps the other one, too."""
+    """Return the option that changes the partitions of a job: the one that it used, since TORQUE would keep
+    both.
+    """
     if facts.family == "openpbs":
         return f"-l {NODE_PARTITION}=NAME"
     extension = any(name.lower() == f"x.{PARTITION}" for name in facts.resources)

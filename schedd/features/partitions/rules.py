@@ -32,13 +32,14 @@ from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, NodeFacts
 
 _EXAMINED_EVERY_S: Final = 60
 _STARTS_EXAMINED_EVERY_S: Final = 5
-"""The same for an immediate start, if a job ended or nodes changed meanwhile."""
+"""Interval for immediate starts, if a job ended or nodes changed meanwhile."""
 _EXAMINED_AT_ONCE: Final = 50
 _EXAMINED_IN_QUEUE: Final = 500
-"""The same under a queue policy, where it is only examined whether a job can start at once."""
+"""Jobs examined at once under a queue policy, where only an immediate start matters."""
 _CHOICES_PER_S: Final = 50
-"""Jobs that get another choice in one second, when others displace them: each costs some searches. The rest
-stays in its partition until it is examined."""
+"""Maximum number of repeated choices per second for jobs that others displaced: each costs some searches. The
+other jobs stay in their partitions until they are examined.
+"""
 _LEAST_GAIN_S: Final = 60
 """A planned job changes its partition for a start that is at least this much earlier."""
 
@@ -57,13 +58,13 @@ def job_partition(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
     if not table.names:
         return NO_PARTITION
     candidates = table.candidates(facts)
-    if not candidates:  # it runs all the same, if it was started by hand
+    if not candidates:  # it may have been started manually nevertheless
         return next((name for name in table.named(facts) if name in table.names), NO_PARTITION)
     if len(candidates) == 1:
         return candidates[0]
     chosen = chosen_partition(known, facts.id)
     if chosen is not None and chosen in candidates:
-        candidates = (chosen, *candidates)  # unless it was started elsewhere by hand
+        candidates = (chosen, *candidates)  # unless it was started manually elsewhere
     return _run_partition(known, table, facts, candidates) if facts.shares else candidates[0]
 
 
@@ -98,7 +99,7 @@ def restriction(known: EngineState | PlanSnapshot, facts: JobFacts) -> Restricti
 
 @cache
 def _restriction_to(name: str) -> Restriction:
-    place = f"partition {name}" if name else "the part outside all partitions"
+    place = f"partition {name}" if name else "the nodes outside of all partitions"
     return Restriction(place, (frozenset({partition_feature(name)}),), "", "name another partition")
 
 
@@ -247,7 +248,9 @@ def _idle_partitions(state: EngineState) -> frozenset[str]:
 
 
 def _movable(state: EngineState, job: str, gain: int) -> JobRecord | None:
-    """Start at least ``gain`` seconds ahead, or in a queue policy's queue; None: keep the partition."""
+    """Return the job if it may move: it starts in at least ``gain`` seconds, or waits under a queue policy.
+    None: it keeps its partition.
+    """
     record = state.records.get(job)
     if record is None or record.phase is not Phase.WAITING or record.slot < 0 or record.behind:
         return None
@@ -258,8 +261,8 @@ def _movable(state: EngineState, job: str, gain: int) -> JobRecord | None:
 
 
 def _examine(state: EngineState, record: JobRecord, event: str, idle: frozenset[str] | None) -> None:
-    """Move one job to another partition if it starts earlier there; under a queue policy, and with ``idle``,
-    the only partitions to consider, if it can start there at once.
+    """Move one job to another partition if it starts earlier there. Under a queue policy, and with ``idle``
+    (the only partitions to consider), it must be able to start there at once.
     """
     here = job_partition(state, record.facts)
     ready = max(state.now, state.plan.ready(record.slot))
@@ -275,7 +278,9 @@ def _examine(state: EngineState, record: JobRecord, event: str, idle: frozenset[
             return
         if earlier:
             words = f"it starts earlier in {_restriction_to(name).place}"
-            replan(state, record, event, Cause.FREED, words)  # the earliest of all is chosen
+            replan(
+                state, record, event, Cause.FREED, words
+            )  # of all partitions, the one with the earliest start is chosen
             return
 
 

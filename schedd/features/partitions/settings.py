@@ -23,7 +23,8 @@ class PartitionSettings(Section):
     """Names of its nodes, in addition to those by `properties`."""
     properties: Names = ()
     """Nodes with any of these properties, or with both (`a&b`), belong to it. A resource of OpenPBS is
-    `switch=s1`."""
+    written as `switch=s1`.
+    """
     every_node: bool = False
     """All nodes belong to it."""
     users: Names = ()
@@ -56,8 +57,9 @@ class PartitionDefaults(Section):
     allowed: tuple[PartitionName, ...] = ()
     """Partitions that they may use; empty: all."""
     default: tuple[PartitionName, ...] = ()
-    """Partitions of jobs that name none. Of several tables the user's counts, then that of the account,
-    the group, the queue."""
+    """Partitions of jobs that name none. If several tables concern a job, the user's applies, then that of
+    the account, the group, the queue.
+    """
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
@@ -91,14 +93,16 @@ class PartitionRules(Section):
     def _names_are_known(self) -> Self:
         for name in self.sets:
             if name.lower() in _ANY:
-                words = "this name means any partition; choose another one"
+                words = "this name stands for any partition: choose another name"
                 raise SettingConflictError(("sets", name), words)
         seen = set()
         for number, one in enumerate(self.defaults):
             for key, names in (("default", one.default), ("allowed", one.allowed)):
                 self._require_known(("defaults", number, key), names)
             if (one.who, one.name) in seen:
-                words = f"two tables defaults for {one.who} {one.name or 'of each name'}: join them"
+                words = (
+                    f"there are two tables defaults for {one.who} {one.name or 'of each name'}: merge them"
+                )
                 raise SettingConflictError(("defaults", number), words)
             seen.add((one.who, one.name))
         self._require_known(("default",), self.default)

@@ -33,8 +33,8 @@ class PartitionState:
     examined_starts: int = declared(NUMBER, default=0)
     """When they were last considered for an immediate start."""
     choice_second: int = declared(NUMBER, default=0)
-    """The last second when a partition was chosen again for a job that had one, and"""
-    choices: int = declared(NUMBER, default=0)  # how many such choices were made in it
+    """Last second with a repeated choice, that is, for a job that had a partition."""
+    choices: int = declared(NUMBER, default=0)  # number of repeated choices in that second
     freed: int = declared(NUMBER, default=0)  # 1: since then a job ended, or nodes changed
 
 

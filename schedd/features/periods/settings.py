@@ -34,7 +34,7 @@ class Period(Section):
         for name, table in self.tables.items():
             check = _table_checks().get(name)
             if check is None:
-                raise ValueError(f"tables.{name} is none of {', '.join(_table_checks())}")
+                raise ValueError(f"tables.{name} cannot be replaced; these can: {', '.join(_table_checks())}")
             try:
                 check.validate_python(table)
             except ValidationError as error:

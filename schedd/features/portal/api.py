@@ -170,8 +170,9 @@ def _describe_caller(request: Request, caller: Bearer) -> MeView:
 
 @router.get("/me/walltimes", "no-token", "not-ready", "invalid", "too-hard", answer=TighterWalltimesView)
 async def get_tighter_walltimes(request: Request, daemon: Daemon, caller: User) -> Response:
-    """How much sooner the caller's latest waiting jobs would start with a walltime that 90 % of such jobs
-    keep, and the risk that they are killed; at most five jobs of each cluster. Needs predicted run times.
+    """How much sooner the caller's latest waiting jobs would start with a walltime that 90 % of such jobs do
+    not exceed, and the risk that they are killed; at most five jobs of each cluster. Needs predicted run
+    times.
     """
     found = []
     for loop in visible_clusters(request, caller):

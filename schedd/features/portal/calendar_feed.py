@@ -63,7 +63,7 @@ class ClusterEvents:
             end = one.end if one.end is not None else until
             if one.start >= until or end <= self.now:
                 continue
-            lifted = "" if one.end is not None else "Until it is lifted. "
+            lifted = "" if one.end is not None else "Until it is removed. "
             access = ", ".join((*one.users, *one.groups, *one.accounts, *one.queues))
             amounts = f"{one.amounts}. " if one.amounts else ""
             lines = (f"{lifted}{amounts}{one.reason}", f"For {access}" if access else "")

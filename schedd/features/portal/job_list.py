@@ -66,7 +66,8 @@ class PortalJobView:
     deadline_state: str
     """As in the job's own view; empty without a deadline."""
     deadline_probability: float | None
-    """Of a deadline with a probability: the probability that the job ends in time, by the latest forecast."""
+    """For a deadline with a probability: the probability that the job ends in time, by the latest forecast.
+    """
     nodes: tuple[ShareFacts, ...]
     """Its planned or present allocation on each node."""
     moves: tuple[Change, ...]

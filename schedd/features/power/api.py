@@ -40,13 +40,13 @@ class PowerRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     wish: Literal["on", "off", "hold", "auto"] = Field(
-        description="`on` or `off`, and it stays so; `hold`: it stays as it is; `auto`: as the plan needs it."
+        description="`on`, `off`: switch it permanently; `hold`: leave it as it is; `auto`: the plan decides."
     )
     reason: str = Field(
         default="",
         max_length=200,
         pattern=r"^[^\x00-\x1f\x7f]*$",
-        description="Shown to all who ask, and in the log.",
+        description="Shown to all users, and written to the log.",
         examples=["its fan is being replaced"],
     )
 
@@ -56,12 +56,12 @@ _NodeName = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class PowerReadings(BaseModel):
-    """What nodes draw at this moment, by their management boards."""
+    """Present draw of nodes, as their management boards measure it."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"watts": {"n1": 212.5}}]})
 
     watts: Annotated[dict[_NodeName, _Watts], Field(min_length=1, max_length=20_000)] = Field(
-        description="By node: watts."
+        description="Watts by node."
     )
 
 
@@ -80,30 +80,30 @@ class NodePowerView:
     since: Annotated[int, Field(description="Since when.")]
     back: Annotated[
         int | None,
-        Field(description="From when on jobs are planned there; null: from now on."),
+        Field(description="Earliest time at which jobs are planned there; null: now."),
     ]
-    wish: Annotated[PowerAim, Field(description="What an admin wants; `auto`: as the plan needs it.")]
-    by: Annotated[str, Field(description="Who wants it.")]
+    wish: Annotated[PowerAim, Field(description="The order of an admin; `auto`: the plan decides.")]
+    by: Annotated[str, Field(description="The admin who gave the order.")]
     reason: str
-    failures: Annotated[int, Field(description="How often in a row it could not be switched.")]
-    again: Annotated[int | None, Field(description="Before this it is not tried again.")]
-    code: Annotated[int, Field(description="Exit status of the last command; -1: it came to none.")]
+    failures: Annotated[int, Field(description="Number of consecutive failures to switch it.")]
+    again: Annotated[int | None, Field(description="Earliest time of the next attempt.")]
+    code: Annotated[int, Field(description="Exit status of the last command; -1: it has none.")]
     text: Annotated[str, Field(description="What the last command printed, or why it failed.")]
 
 
 @api_answer
 class NodePowerMeasurement:
-    """What a node's board measured, and what the plan takes from that. Watts."""
+    """Draw of a node as measured by its board, and as the plan uses it, in watts."""
 
     node: str
     watts: Annotated[float, Field(description="The last reading.")]
     at: Annotated[int, Field(description="When it was read, in seconds since the epoch.")]
     idle: Annotated[
         float | None,
-        Field(description="While it is on and idle; null: too few readings, the settings count."),
+        Field(description="Draw while it is on and idle; null: too few readings, the settings apply."),
     ]
-    core: Annotated[float | None, Field(description="More for each core that a job holds.")]
-    off: Annotated[float | None, Field(description="While it is off.")]
+    core: Annotated[float | None, Field(description="Additional draw for each core that a job holds.")]
+    off: Annotated[float | None, Field(description="Draw while it is off.")]
 
 
 @api_answer
@@ -111,11 +111,13 @@ class PowerView(SnapshotAnswer):
     """Present state of power saving."""
 
     mode: Annotated[str, Field(description="`off`, `dry` or `on`, as the site set it.")]
-    off: Annotated[int, Field(description="How many nodes are switched off.")]
-    would: Annotated[tuple[str, ...], Field(description="In a dry run: the nodes that would be off.")]
+    off: Annotated[int, Field(description="Number of nodes that are switched off.")]
+    would: Annotated[tuple[str, ...], Field(description="Nodes that would be off, in a dry run.")]
     saved: Annotated[
         float,
-        Field(description="kWh not drawn by nodes since they were off, by the watts measured or set."),
+        Field(
+            description="Energy saved by nodes that were off, in kWh, by their measured or configured watts."
+        ),
     ]
     nodes: tuple[NodePowerView, ...]
     measured: tuple[NodePowerMeasurement, ...]
@@ -123,7 +125,9 @@ class PowerView(SnapshotAnswer):
 
 @router.get("", *READ_PROBLEMS, "not-modified", answer=PowerView)
 def get_power(request: Request, cluster: Cluster, _: User) -> Response:
-    """Nodes that are switched off or on their way, that failed, or that an admin decides over."""
+    """Nodes that are off or being switched, that could not be switched, or for which an admin gave
+    an order.
+    """
     return _power_reply(request, cluster)
 
 
@@ -131,7 +135,9 @@ def get_power(request: Request, cluster: Cluster, _: User) -> Response:
 async def set_node_power(
     request: Request,
     cluster: Cluster,
-    node: Annotated[str, Path(description="Its name on the server.", max_length=512, examples=["n1"])],
+    node: Annotated[
+        str, Path(description="Name of the node on the server.", max_length=512, examples=["n1"])
+    ],
     body: PowerRequest,
     caller: Operator,
 ) -> Response:
@@ -157,7 +163,7 @@ async def set_node_power(
             by=caller.name,
         )
         await submit_events(cluster, [event], "power")
-    _log.warning("a node's power was decided over", cluster=cluster.name, by=caller.name, what=note)
+    _log.warning("an order about a node's power was given", cluster=cluster.name, by=caller.name, what=note)
     return _power_reply(request, cluster)
 
 
@@ -177,7 +183,9 @@ async def post_power_readings(
             Fault(where=f"body.watts.{name[:80]}", what=f"no node {name[:80]}") for name in unknown[:20]
         ]
         raise ProblemError(
-            "invalid", f"{len(unknown)} of the nodes are not known: {unknown[0][:80]}", errors=faults
+            "invalid",
+            f"{len(unknown)} of these nodes do not exist in the cluster: {unknown[0][:80]}",
+            errors=faults,
         )
     names = tuple(sorted(body.watts))
     event = WattsRead(

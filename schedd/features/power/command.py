@@ -62,7 +62,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
 
 
 def _parse_readings(files: Sequence[str]) -> dict[str, float]:
-    """Watts by node from lines ``NODE WATTS``; lines that are empty or begin with # are nothing."""
+    """Return watts by node from lines ``NODE WATTS``; empty lines and lines that begin with # are skipped."""
     if len(files) > 1:
         raise ClientError("schedd power record takes one file, or none for standard input")
     name = files[0] if files else "-"
@@ -85,7 +85,7 @@ def _parse_readings(files: Sequence[str]) -> dict[str, float]:
             ) from None
         found[node] = watts
     if not found:
-        raise ClientError(f"{name}: no readings in it")
+        raise ClientError(f"{name}: the file has no readings")
     return found
 
 
@@ -96,11 +96,11 @@ def _drop_unknown_nodes(session: Session, watts: dict[str, float]) -> dict[str, 
     if strange:
         print(f"not nodes of this cluster: {shorten_list(strange)}", file=sys.stderr)
     if len(strange) == len(watts):
-        raise ClientError("none of the nodes is known, so nothing was recorded")
+        raise ClientError("the cluster has none of these nodes: nothing was recorded")
     return {name: value for name, value in watts.items() if name in known}
 
 
-_MODES: Final = {"off": "off", "dry": "a dry run, nothing is switched", "on": "on"}
+_MODES: Final = {"off": "off", "dry": "dry run, nothing is switched", "on": "on"}
 
 
 def _power_text(found: PowerView, now: int) -> str:

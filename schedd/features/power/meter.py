@@ -17,9 +17,9 @@ _MOVED: Final = 0.05  # the draw in force changes if its error exceeds this shar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meter:
-    """Of one node: the ``last`` reading in watts and its moment ``as_of`` (seconds since the epoch); sums
-    over readings while it was on, of 1 (``n``), busy ``cores``, ``watts`` and their products; their mean
-    while it was ``off``; and the ``draw`` that is in force.
+    """Readings of one node: the ``last`` one in watts and its time ``as_of`` (seconds since the epoch); sums
+    over readings while it was on: the number of readings (``n``), busy ``cores``, ``watts`` and their
+    products; the mean while it was ``off``; and the ``draw`` in force.
     """
 
     as_of: int

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.facts.explanations import format_moment
+from schedd.engine.facts.explanations import format_length, format_moment
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.shares import block_takes
 from schedd.engine.facts.state import EngineState
@@ -24,10 +24,11 @@ from schedd.wire import NodeChanged, PowerRequested, Switch, Switched
 
 _BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
 _COUNTED_BOOTS: Final = 10  # latest boots of a kind of nodes that count
-_MOST_FAILURES: Final = 5  # maximum number of consecutive failures; then the node is not switched any more
+_MOST_FAILURES: Final = 5  # number of consecutive failures after which the node is no longer switched
 _ORDER_EXPIRES_S: Final = 120  # an order that was not begun after this time is void
 _LEAST_STOP_S: Final = 600
-"""A node that was switched off may be shown up for at least this long: the server notices late."""
+"""Minimum time for which the server may show a node as up after it was switched off: the server notices late.
+"""
 _DAY: Final = 86_400
 
 
@@ -35,7 +36,9 @@ _DAY: Final = 86_400
 
 
 def _node_kind(state: EngineState, name: str) -> str:
-    """The node's kind, by its cores and properties without values: nodes of a kind boot alike."""
+    """Return the node's kind: its cores and its properties without values. Nodes of a kind boot
+    equally fast.
+    """
     kinds = power_state(state).kinds
     kind = kinds.get(name)
     if kind is None:
@@ -46,15 +49,15 @@ def _node_kind(state: EngineState, name: str) -> str:
 
 
 def boot_time(state: EngineState, name: str) -> int:
-    """Seconds from the order until the server shows the node up: the longest of the latest boots of its kind,
-    or ``boot_time`` of the settings.
+    """Return the seconds from the order until the server shows the node up: the longest of the latest boots
+    of its kind, or ``boot_time`` of the settings.
     """
     boots = power_state(state).boots.get(_node_kind(state, name))
     return max(boots) if boots else state.site.part(PowerSavingSettings).boot_time
 
 
 def lead_time(state: EngineState, name: str) -> int:
-    """By how many seconds a node is switched on early, and by how many a block is moved at least."""
+    """Return by how many seconds a node is switched on early, which is also the least move of a block."""
     return max(1, min(60, boot_time(state, name) // 4))
 
 
@@ -99,7 +102,7 @@ def closed_because(state: EngineState, name: str) -> str:
 
 
 def closing_nodes(state: EngineState) -> Mapping[str, str]:
-    """Nodes that an admin wants off and that are up, each with why."""
+    """Return the nodes that are up although an admin ordered them off, each with the reason."""
     return {
         one.node: "to be switched off" + (f": {one.reason}" if one.reason else "")
         for one in power_state(state).nodes.values()
@@ -125,7 +128,7 @@ def awaits_switch(state: EngineState, decision: Switch) -> bool:
 
 
 def forget_kinds(state: EngineState) -> None:
-    """Nodes were changed, so their kinds may be others."""
+    """Forget the kinds of nodes after a change of nodes."""
     power_state(state).kinds.clear()
 
 
@@ -145,7 +148,7 @@ def move_blocks(state: EngineState, event: str) -> None:
             _fail(state, one, "the server still shows it up", event)
         elif one.phase == "booting" and state.now >= one.since + 2 * boot_time(state, name) + 60:
             took = state.now - one.since
-            _fail(state, one, f"the server does not show it up {took} s after it was switched on", event)
+            _fail(state, one, f"{took} s after it was switched on, the server still shows it down", event)
         elif one.expected_down:
             _update_block(state, one, event, first_starts)
 
@@ -164,7 +167,7 @@ class _FirstStarts:
         self._by_row: dict[int, int] | None = None
 
     def on(self, name: str) -> int:
-        """Seconds since the epoch; FOREVER without a planned job."""
+        """Return the first start in seconds since the epoch; FOREVER without a planned job."""
         plan = self._state.plan
         if self._by_row is None:
             slots = plan.planned()
@@ -178,7 +181,7 @@ class _FirstStarts:
         return self._by_row.get(plan.node_rows[name], FOREVER)
 
     def forget(self) -> None:
-        """Jobs were moved."""
+        """Forget the starts after jobs were moved."""
         self._by_row = None
 
 
@@ -218,7 +221,7 @@ def _blocked(
     else:
         plan.set_duration(slot, max(1, until - plan.start(slot)), state.now)
     if one.block < 0 or (until > one.until and first_starts.on(one.node) < until):
-        words = f"{name_node(one.node)} is not on before {format_moment(until)}"
+        words = f"{name_node(one.node)} can be on at {format_moment(until)} at the earliest"
         displace_for(state, [slot], event, Cause.NODE_LOST, words)
         first_starts.forget()
     state.next_due = None
@@ -236,7 +239,7 @@ def _unblocked(state: EngineState, one: NodePower) -> NodePower:
 
 
 def order_switch(state: EngineState, name: str, event: str, *, on: bool) -> None:
-    """Decide that a node is switched; from now on the plan counts with it."""
+    """Order to switch a node; from now on the plan assumes that it is switched."""
     power = power_state(state)
     one = power.nodes.get(name) or NodePower(name)
     decision = state.next_decision()
@@ -245,7 +248,7 @@ def order_switch(state: EngineState, name: str, event: str, *, on: bool) -> None
         Switch(id=decision, cause=event, time=state.now, node=name, on=on, expires=expires)
     )
     one = replace(one, decision=decision, code=0, text="")
-    if one.phase == "failed":  # the plan does not count with it before it is up
+    if one.phase == "failed":  # the plan does not use it before it is up
         failures = one.failures + 1
         power.nodes[name] = replace(one, again=state.now + _retry_wait(state, failures), failures=failures)
         return
@@ -256,18 +259,18 @@ def order_switch(state: EngineState, name: str, event: str, *, on: bool) -> None
 
 
 def note_switched(state: EngineState, event: Switched) -> None:
-    """The site's command ended. Whether the node is on or off, the server shows later."""
+    """Record the end of the site's command. The server shows later whether the node is on or off."""
     one = power_state(state).nodes.get(event.node)
     if one is None or one.decision != event.decision_id:
         return
     one = replace(one, decision="", code=event.code, text=event.text)
     power_state(state).nodes[one.node] = one
     if not event.done and one.phase in ("stopping", "booting"):
-        _fail(state, one, event.text or f"the command ended with {event.code}", event.id)
+        _fail(state, one, event.text or f"the command ended with status {event.code}", event.id)
 
 
 def note_reported_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
-    """Note which of the switched nodes the server shows up or down now."""
+    """Record which of the switched nodes the server now shows as up or down."""
     power = power_state(state)
     if not power.nodes:
         return
@@ -302,9 +305,9 @@ def _fail(state: EngineState, one: NodePower, why: str, event: str) -> None:
     )
     power_state(state).nodes[one.node] = one
     if gives_up(one):
-        then = "there is no further try until the node is up"
+        then = "it is not tried again until the node is up"
     else:
-        then = f"the next try is in {wait} s"
+        then = f"the next try is in {format_length(wait)}"
     words = f"{name_node(one.node)} could not be switched {'on' if on else 'off'}: {why}; {then}"
     state.alert(event, "power", words, one.node)
     if one.node in state.plan.nodes:
@@ -334,7 +337,7 @@ def set_power_aim(state: EngineState, event: PowerRequested) -> None:
         return
     if one.expected_down:
         _update_block(state, one, event.id, _FirstStarts(state))
-    words = f"{name_node(event.node)}: an admin wants its power {event.wish}"
+    words = f"{name_node(event.node)}: an admin set its power to {event.wish}"
     refresh_node(state, event.node, event.id, words)
 
 

@@ -27,9 +27,13 @@ class PowerSettings(Section):
     @model_validator(mode="after")
     def _need_watts(self) -> Self:
         if self.power_caps and not self.power:
-            raise SettingConflictError(("power_caps", 0), "power_caps need watts of nodes: a table power")
+            raise SettingConflictError(
+                ("power_caps", 0), "power_caps need the watts of nodes: set the table power"
+            )
         if self.thrift is not None and self.thrift.prefer and not self.power:
-            raise SettingConflictError(("thrift", "prefer"), "it needs watts of nodes: a table power")
+            raise SettingConflictError(
+                ("thrift", "prefer"), "it needs the watts of nodes: set the table power"
+            )
         return self
 
 
@@ -47,10 +51,11 @@ class PowerSavingSettings(Section):
     min_off: Whole = Field(default=1800, ge=0, le=30 * 86_400)
     """A node is switched off only if the plan does not need it until this long after it could be back."""
     delay: Whole = Field(default=0, ge=0, le=86_400)
-    """How much longer a job waits for nodes that are on before one is switched on for it."""
+    """A job waits up to this much longer for nodes that are on, before a node is switched on for it."""
     boot_time: Whole = Field(default=300, ge=1, le=86_400)
-    """Time from the command until the server shows the node up, for kinds of nodes not seen to boot yet;
-    later the longest of the last ten boots counts."""
+    """Time from the command until the server shows the node up. It is used for kinds of nodes that have not
+    booted yet; afterwards the longest of the last ten boots is used.
+    """
     stop_time: Whole = Field(default=120, ge=1, le=86_400)
     """Time from the command until the server shows the node down."""
     at_once: int = Field(default=10, ge=1, le=100_000)

@@ -28,12 +28,12 @@ from schedd.service.read.past_jobs import ended_jobs
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 documented(RateOn)
 documented(PastError)
-_MAX_PAST_JOBS: Final = 2_000  # jobs that ended last, among which those like it are looked for
+_MAX_PAST_JOBS: Final = 2_000  # latest ended jobs among which similar ones are searched
 
 
 @api_answer
 class RunTimeView(SnapshotAnswer):
-    """How long a job runs, as predicted; the plan holds its nodes for the walltime all the same."""
+    """Predicted run time of a job. The plan still holds its nodes for the full walltime."""
 
     job: str
     walltime: int
@@ -41,22 +41,22 @@ class RunTimeView(SnapshotAnswer):
     """`throughput`: from the units of work and rates that the job or the site names, on the nodes where it is
     planned; `templates`: from how long jobs like it ran; empty: nothing is predicted, or not yet."""
     p50: int | None
-    """Seconds that half of such jobs do not exceed,"""
+    """Run time that 50 % of such jobs do not exceed, in seconds."""
     p90: int | None
-    """that 90 % of them do not."""
+    """Run time that 90 % of such jobs do not exceed, in seconds."""
     expected_end: int | None
     """P50 of its end, in seconds since the epoch; of a waiting job, if it starts at its expected start. The
     risk of being preempted is part of it."""
     expected_end_by: int | None
     """P90 of its end."""
     units: float | None
-    """The work of each of its processes; null where the job names none."""
+    """Units of work of each of its processes; null if the job names none."""
     on: tuple[RateOn, ...]
-    """Its run time on the nodes of this cluster, fastest first; empty without a throughput."""
+    """Its run time on each group of this cluster's nodes, fastest first; empty without a throughput."""
     too_short: bool
     """Whether it would be killed at its walltime, by this prediction."""
     past: PastError | None
-    """Null without a throughput, and where nothing is kept."""
+    """Errors of past predictions; null without a throughput, or without a database."""
 
 
 @api_answer
@@ -64,7 +64,7 @@ class TighterWalltimeAnswer(SnapshotAnswer):
     """The gain of a waiting job by a tighter walltime."""
 
     gain: TighterWalltime | None
-    """Null if the job would not start at least five minutes sooner, or nothing is predicted."""
+    """Null if the job would not start at least five minutes sooner, or has no predicted run time."""
 
 
 @router.get("/jobs/{job}/run-time", *READ_PROBLEMS, "unknown-job", "invalid", answer=RunTimeView)
@@ -120,8 +120,8 @@ async def get_tighter_walltime(
     visibility: Visibility,
     job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
 ) -> Response:
-    """How much sooner a waiting job would start with a walltime that 90 % of such jobs keep, and the risk
-    that it is killed.
+    """How much sooner a waiting job would start with a walltime that 90 % of such jobs do not exceed, and the
+    risk that it is killed.
     """
     forecast = daemon.forecast(cluster.name)
     published = cluster.published

@@ -48,7 +48,7 @@ RoundKind = Literal["", "all", "near"]
 
 
 class RoundFollower(Protocol):
-    """What another feature makes of a round; see ``forecast_round`` in its folder."""
+    """Part of another feature in a round; see ``forecast_round`` in its folder."""
 
     def events(
         self, given: ExpectedStartsInput, found: ExpectedStarts | NearStarts, name: str
@@ -160,7 +160,7 @@ class ExpectedStartWorker:
                     self.run_near()
             except (PlannerStopped, Overloaded, TimeoutError) as error:
                 if not self._stopping:
-                    _log.warning("no starts were expected", cluster=self._loop.name, why=str(error))
+                    _log.warning("expected starts were not computed", cluster=self._loop.name, why=str(error))
             except Exception:
                 self._all.ended = self._near.ended = time.monotonic()
                 raise
@@ -233,7 +233,7 @@ class ExpectedStartWorker:
         found: ExpectedStarts | NearStarts,
         followers: Iterable[RoundFollower],
     ) -> None:
-        """Submit the estimates of a round, and what other features make of it."""
+        """Submit the estimates of a round, and the events of other features that follow from it."""
         self._rounds += 1
         name = f"expected:{self._epoch}:{self._rounds}"
         for source in (found.events(name), *(one.events(given, found, name) for one in followers)):
@@ -276,9 +276,9 @@ class ExpectedStartWorker:
 
 
 def _mark_unseen(event: StartsExpected, published: PlanSnapshot, now: int) -> StartsExpected:
-    """Return the event; estimates without a reader become updates in between, which no accuracy counts.
+    """Return the event, with estimates that nobody saw marked as intermediate.
 
-    During the round their P90 passed, or their jobs started.
+    Their P90 passed during the round, or their jobs started. The accuracy does not count them.
     """
 
     def is_waiting(job: str) -> bool:

@@ -166,8 +166,8 @@ def _events(
 def expected_starts_input(
     state: EngineState, published: PlanSnapshot | None = None
 ) -> ExpectedStartsInput | None:
-    """To be called between two batches; None where nothing is predicted. ``published``: a snapshot with the
-    risks of delays.
+    """Return the input of a round; None without predictions. To be called between two batches. ``published``:
+    a snapshot with the risks of delays.
     """
     predictor = find_predictor(state)
     if predictor is None:
@@ -198,7 +198,9 @@ def expected_starts_input(
 def compute_expected_starts(
     given: ExpectedStartsInput, ready: Callable[[Plan], None] = lambda _: None
 ) -> ExpectedStarts:
-    """Work it all out. ``ready`` gets each plan that is worked on, which may be stopped from outside."""
+    """Compute the expected starts of all waiting jobs. ``ready`` is called with each plan used, so that its
+    searches can be stopped from outside.
+    """
     now, seconds = given.now, given.measured
     predictions = given.predict_run_times(seconds)
     sampler = _make_sampler(given, predictions)
@@ -342,7 +344,7 @@ def _own(arrays: ArrayEnds | None) -> ArrayEnds | None:
 
 
 def cap_at_promise(expected: CalibratedStart, now: int, promised: int) -> CalibratedStart:
-    """No later than promised, unless that has passed."""
+    """Return the estimate, limited to the promised start unless that has passed."""
     if promised <= now or expected.p90 <= promised:
         return expected
     return CalibratedStart(min(expected.p50, promised), promised)

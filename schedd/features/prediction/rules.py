@@ -16,8 +16,8 @@ from schedd.wire import JobFacts, StartsExpected
 _MIN_OUTCOMES: Final = 100  # number of outcomes below which the accuracy of expected starts is not judged
 _COVERAGE_BOUNDS: Final = (0.80, 0.97)
 """P90 should cover 90 % of the jobs; outside these bounds an alert is raised."""
-_CLOSE_S: Final = 60  # a forecast this close before the earliest start stays
-_LATEST_MOVES: Final = 3  # latest changes of the plan among which is the move of a late job to the present
+_CLOSE_S: Final = 60  # a forecast of at most this much before the earliest start is kept
+_LATEST_MOVES: Final = 3  # number of latest moves in which the move of a late job to the present is searched
 
 
 _KIND_TEXTS: Final = {
@@ -150,7 +150,7 @@ def on_starts_expected(state: EngineState, event: StartsExpected) -> None:
         state.changed[slot] = state.generation
         if state.publishes_starts and not state.silent:
             state.update_due[slot], state.updates_marked = 1, True
-        if facts.kind and facts.by > state.now:  # a P90 that passed during the round was never shown
+        if facts.kind and facts.by > state.now:  # a P90 that passed during the round is not published
             shown = CalibratedStart(facts.start, facts.by)
             predictor.calibrations[facts.kind].record_estimate(
                 facts.job_id,

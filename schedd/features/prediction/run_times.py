@@ -22,7 +22,9 @@ _PARTS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class RateOn:
-    """Rate and run time on a group of nodes. On several the job runs as long as on the slowest."""
+    """Rate and run time on a group of nodes. On nodes of several groups a job runs as long as on the
+    slowest.
+    """
 
     rate: float
     run_time: int

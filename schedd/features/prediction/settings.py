@@ -16,15 +16,16 @@ class PredictionSettings(Section):
     """Whether run times are predicted, and from which earlier jobs."""
 
     predict: bool = False
-    """Learn how long jobs run, and show when they are expected to start (P50 and P90). If off, learned data
-    are deleted. Walltimes remain decisive for ending jobs and for promises in any case."""
+    """Learn run times of jobs, and show expected starts (P50 and P90). If off, learned data are deleted. In
+    both cases jobs are ended at their walltime, and promises assume full walltimes.
+    """
     predict_from: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
     """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`), or
     the output of Slurm's `sacct` (`--parsable2` or `--json`): the jobs of the last year are read from them
     at the first start, for predictions from the beginning.
     """
     queue_predict: dict[QueueName, bool] = Field(default_factory=dict)
-    """The same for single queues: `{ debug = false }`."""
+    """`predict` for single queues: `{ debug = false }`."""
 
     def predicts(self, queue: str) -> bool:
         """Whether the run times of a queue's jobs are predicted, and their starts expected."""
@@ -40,7 +41,7 @@ def prediction_settings(settings: Section) -> PredictionSettings:
 def _advice(settings: PredictionSettings) -> Iterator[str]:
     logs = settings.predict_from if settings.predict else None
     if logs and (fault := path_fault(Path(logs))):
-        yield f"predict_from: {logs}: {fault}; no earlier jobs are learned from"
+        yield f"predict_from: {logs}: {fault}; run times of earlier jobs are not learned"
 
 
 CLUSTER_FIELDS: Final = FeatureFields(

@@ -41,8 +41,8 @@ def rate_on(work: Work, node: RatedNode, apps: AppRates) -> float | None:
 
 
 def run_time(work: Work, nodes: Iterable[RatedNode], apps: AppRates) -> int | None:
-    """Seconds on these nodes: all processes run at once, and the slowest ends last. None where a node's rate
-    is not known, or there is no node.
+    """Return the run time on these nodes, in seconds: all processes run at once, and the slowest ends last.
+    None if a node's rate is unknown, or without nodes.
     """
     rates = [rate_on(work, node, apps) for node in nodes]
     known = [rate for rate in rates if rate is not None]
@@ -58,7 +58,9 @@ def rated_nodes(plan: Plan, names: Iterable[str]) -> list[RatedNode]:
 
 
 def measured_run_times(records: Iterable[JobRecord | None], plan: Plan, apps: AppRates) -> dict[str, int]:
-    """By job, how long it runs by its throughput on the nodes where it runs or is planned, in seconds."""
+    """Return run times by job, in seconds, from their throughput on the nodes where they run or are
+    planned.
+    """
     found = {}
     for record in records:
         work = read_work(record.facts.resources) if record is not None else None

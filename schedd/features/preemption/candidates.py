@@ -17,7 +17,7 @@ from schedd.wire import JobFacts, PreemptionMethod
 NO_RETRY_S: Final = 3_600  # after a refused preemption a job is not tried again within this time
 _AHEAD_S: Final = 14 * 86_400  # windows are searched this far ahead
 _NORMAL_FIRST: Final = 1 << 40
-"""Factor of the costs of jobs that are no scavengers: scavengers are preempted first."""
+"""Factor of the costs of jobs that are not scavengers: scavengers are preempted first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,14 +105,14 @@ def _why_no_victims(published: PlanSnapshot, record: JobRecord) -> str:
     if start <= published.as_of + settings.wait or not selects_job(settings.preemptors, published, facts):
         return ""
     if not is_preemptor(published, settings, facts):
-        return "preempts nothing, as it requests with preempt_targets=NONE"
+        return "preempts nothing, as it requests (preempt_targets=NONE)"
     opens = next_opening(settings, published.as_of)
     if opens != published.as_of:
         until = f" until {format_moment(opens)}" if opens is not None else ""
-        return f"preempts nothing: no window of preemptions is open{until}"
+        return f"preempts nothing: preemptions are not permitted at this time{until}"
     counts = Counter(_protection(published, settings, facts, other) for other in _running_targets(published))
     if not counts:
-        return "preempts nothing: no job runs that may be preempted"
+        return "preempts nothing: no running job may be preempted"
     named = ", ".join(f"{count} {words}" for words, count in sorted(counts.items()))
     return f"preempts nothing; of the running jobs that may be preempted: {named}"
 
@@ -202,7 +202,9 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
             may_be_preempted(published, settings, record.facts)
             and (percent := round(100 * known.risk(left))) > 0
         ):
-            found.append(f"a risk of {percent} % of being preempted before its end, by the past week's rate")
+            found.append(
+                f"its risk of being preempted before its end is {percent} %, by the rate of the past week"
+            )
     elif record.id in known.ended and record.phase is not Phase.RUNNING:
         method, when = known.ended[record.id], format_moment(known.preempted[record.id])
         after = "its work is lost" if method == "requeue" else "goes on from its checkpoint"
@@ -212,7 +214,7 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
         percent = round(100 * risk.chance(wait))
         if percent > 0:
             found.append(
-                f"a risk of {percent} % of being displaced by jobs that may preempt it, by "
-                f"{max(1, round(risk.delay / 60))} min each: part of its expected start"
+                f"its risk of being displaced by preemptors is {percent} %, by "
+                f"{max(1, round(risk.delay / 60))} min each time; its expected start includes that"
             )
     return found

@@ -4,6 +4,7 @@ import heapq
 from dataclasses import replace
 from typing import Final
 
+from schedd.engine.facts.explanations import format_length
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import displace_for, move_later, ready_time, replan, replan_displaced
@@ -105,7 +106,7 @@ def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
     runs = running_victims(state, one)
     in_place = record is not None and is_planned_at(state.plan, record.slot, one.start)
     if record is None or record.phase in (Phase.RUNNING, Phase.DISPATCHED):
-        restore_victims(state, one, event, "the preemptor does not wait any more")
+        restore_victims(state, one, event, "the preemptor is no longer waiting")
     elif in_place and state.plan.unusable_nodes(record.slot):
         undo_preemption(state, one, event, Cause.NODE_LOST, "a node of its planned place cannot be used")
     elif not in_place:
@@ -122,7 +123,7 @@ def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
             one,
             event,
             Cause.ADMIN,
-            "settings or jobs were altered, so its preemption is not permitted any more",
+            "settings or jobs were altered, so that its preemption is no longer permitted",
         )
     elif one.asked < 0 and len(runs) < len(one.victims):
         _keep_running_victims(state, record, one)
@@ -131,13 +132,15 @@ def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
             undo_preemption(state, one, event, Cause.OUTAGE, "the jobs were not preempted in time")
     elif state.now > one.asked + preemption_settings(state).lead + GIVEN_UP_AFTER_S:
         left = ", ".join(victim.job for victim in one.victims if still_runs(state, victim))
-        words = f"job {left} still runs {state.now - one.asked} s after its preemption was ordered"
+        words = (
+            f"job {left} still runs {format_length(state.now - one.asked)} after its preemption was ordered"
+        )
         state.alert(event, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor)
         _note_refusals(state, one)
         undo_preemption(state, one, event, Cause.REFUSED, words)
     elif state.now >= one.start - 1 and any(run.end <= state.now + _POSTPONED_BY_S for run in runs):
         undo_preemption(
-            state, one, event, Cause.OVERRUN, "jobs that are preempted for it end by themselves now"
+            state, one, event, Cause.OVERRUN, "the jobs to be preempted for it are about to end by themselves"
         )
     elif state.now >= one.start - 1:
         _postpone(state, record, one, event)
@@ -227,7 +230,7 @@ def _drop_blocks(state: EngineState, one: PlannedPreemption) -> None:
 
 
 def _extend_runs(state: EngineState, one: PlannedPreemption, event: str, words: str) -> None:
-    """Give victims that still run their former end; jobs planned there all the same are displaced."""
+    """Restore the former ends of victims that still run; jobs planned in that time are displaced."""
     extended = []
     for victim in one.victims:
         record = state.records.get(victim.job)
@@ -244,10 +247,10 @@ def _extend_runs(state: EngineState, one: PlannedPreemption, event: str, words: 
 
 
 def leave_preemption(state: EngineState, key: str) -> None:
-    """Undo the preemption of a job that has no place in the plan any more."""
+    """Undo the preemption of a job that no longer has a place in the plan."""
     one = preemption_state(state).planned.get(key)
     if one is not None:
-        restore_victims(state, one, state.at_event, "the preemptor does not wait any more")
+        restore_victims(state, one, state.at_event, "the preemptor is no longer waiting")
 
 
 def _note_refusals(state: EngineState, one: PlannedPreemption) -> None:

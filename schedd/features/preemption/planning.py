@@ -52,7 +52,7 @@ class ShortenedRun:
 
 @dataclass(frozen=True, slots=True)
 class PlanAtNow:
-    """A plan, the time, and by slot the ranks and the latest starts that it may give; and the names of the
+    """A plan and the time, with the ranks and the latest permitted starts by slot, and the names of the
     resources that suspended jobs release.
     """
 

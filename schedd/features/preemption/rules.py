@@ -74,7 +74,9 @@ def note_preemptor(state: EngineState, record: JobRecord) -> None:
 
 
 def idle_hooks(state: EngineState) -> tuple[str, ...]:
-    """Without scavengers no job goes last; without preemptors, too, and earlier ones, none is preempted."""
+    """Return the hooks without an effect: without scavengers no job is planned last, and without present or
+    earlier preemptors none is preempted.
+    """
     part, settings = preemption_state(state), preemption_settings(state)
     if not settings.scavengers.is_empty:
         return ()
@@ -137,7 +139,7 @@ def plan_preemptions(state: EngineState, event: str) -> None:
     for record in due[:_MOST_EXAMINED]:
         part.tried[record.id] = state.now
         if not is_preemptor(state, settings, record.facts):
-            part.waiting.pop(record.id)  # the settings are others
+            part.waiting.pop(record.id)  # the settings were changed
         elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED and record.facts.state == "Q":
             with JobErrorGuard(state, record.id, event):
                 _plan_for(state, settings, record, event)
@@ -217,7 +219,7 @@ def _apply_arrangement(
     arranged = arrange(
         plan, slot, found.start, found.takes, runs, state.bound, state.now, state.new_slot, locked
     )
-    assert arranged is not None, "a preemption fitted into a fork and not into the plan"
+    assert arranged is not None, "a preemption was possible in a fork, but not in the plan"
     gone, old, blocks = arranged
     if victims:
         one = PlannedPreemption(preemptor=record.id, start=found.start, victims=victims, blocks=blocks)
@@ -234,16 +236,16 @@ def _apply_arrangement(
 
 
 def _order_if_due(state: EngineState, one: PlannedPreemption, event: str) -> None:
-    """Make the decisions of a preemption if its time has come."""
+    """Emit the decisions of a preemption if it is due."""
     settings = preemption_settings(state)
     if state.halted or state.now < one.start - settings.lead:
         return
     slot = state.records[one.preemptor].slot
     if not still_needed(state.plan, slot, running_victims(state, one), one.blocks):
-        undo_preemption(state, one, event, Cause.FREED, "no job has to be preempted for it any more")
+        undo_preemption(state, one, event, Cause.FREED, "no job needs to be preempted for it any longer")
         return
     if not may_begin(settings, state.now):
-        undo_preemption(state, one, event, Cause.OUTAGE, "the window of preemptions is over")
+        undo_preemption(state, one, event, Cause.OUTAGE, "the window for preemptions has ended")
         return
     part = preemption_state(state)
     victims = []
@@ -305,7 +307,7 @@ def note_outcome(state: EngineState, event: PreemptionDone) -> None:
             state.alert(
                 event.id, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor
             )
-            if event.outage:  # no fault of the job: the same jobs are chosen again later
+            if event.outage:  # the job did not refuse: the same jobs may be chosen again later
                 _forget_order(part, victim.job)
                 undo_preemption(state, one, event.id, Cause.OUTAGE, words)
                 part.tried[one.preemptor] = state.now
@@ -347,7 +349,7 @@ def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
 
 
 def forget_past(state: EngineState) -> None:
-    """Forget preemptions that have no effect any more."""
+    """Forget preemptions that no longer have an effect."""
     part, oldest = preemption_state(state), state.now - max(preemption_settings(state).rest, 3_600)
     part.preempted = {job: at for job, at in part.preempted.items() if at > oldest}
     part.ordered = {job: started for job, started in part.ordered.items() if job in part.preempted}
@@ -357,7 +359,7 @@ def forget_past(state: EngineState) -> None:
         state.now - state.settings.decision_expiry - preemption_settings(state).grace - GIVEN_UP_AFTER_S
     )
     for job in [one for one in part.suspending if part.preempted.get(one, -1) < given_up]:
-        # The order cannot be carried out any more. A later suspension is an administrator's.
+        # The order can no longer be carried out. A later suspension is an administrator's.
         part.suspending.pop(job)
     if state.records and not state.arriving:  # after a restart, jobs may be gone without an event
         for job in {*part.suspending, *part.suspended, *part.checkpoints} - set(state.records):

@@ -17,7 +17,7 @@ _ResourceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,254}$")
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
-        raise ValueError(f"{', '.join(names)}: a name occurs twice; name each once")
+        raise ValueError(f"{', '.join(names)}: write each name only once")
     return names
 
 
@@ -31,20 +31,22 @@ class PreemptionSettings(Section):
     """
 
     preemptors: JobSelection = JobSelection()
-    """The jobs for which others are preempted: `{queues = ["urgent"]}`. None: nothing is preempted."""
+    """Jobs for which others are preempted: `{queues = ["urgent"]}`. Without it no job is preempted."""
     targets: JobSelection = JobSelection()
-    """The running jobs that may be preempted: `{queues = ["batch"]}`. A preemptor is never a target."""
+    """Running jobs that may be preempted: `{queues = ["batch"]}`. A preemptor is never a target."""
     scavengers: JobSelection = JobSelection()
     """Jobs that fill gaps: they are planned last, get no promise, and are preempted before any target."""
     methods: Annotated[tuple[PreemptionMethod, ...], Field(min_length=1), AfterValidator(_distinct)] = (
         "requeue",
     )
     """How jobs are preempted, in order of preference: `suspend`, `checkpoint` (only jobs that declare it by
-    `qsub -c`), `requeue` (not those with `qsub -r n`). A later one is used if the job does not permit an
-    earlier one, or if the preemptor cannot start by earlier ones."""
+    `qsub -c`), `requeue` (not those with `qsub -r n`). A later method is used if the job does not permit an
+    earlier one, or if earlier ones do not free enough resources.
+    """
     released: Annotated[tuple[_ResourceName, ...], AfterValidator(_distinct)] = ("ncpus",)
     """Resources of nodes that a suspended job releases, such as `ncpus`, `ngpus`, `mem`; all others stay
-    taken. An OpenPBS server's `restrict_res_to_release_on_suspend` precedes it."""
+    taken. The attribute `restrict_res_to_release_on_suspend` of an OpenPBS server takes precedence.
+    """
     wait: Seconds = 0
     """A preemptor that can start within this time without a preemption waits."""
     gain: Step = 60
@@ -61,8 +63,9 @@ class PreemptionSettings(Section):
     release_time: Step = 30
     """Expected time from the request to preempt a job until the server shows its cores free."""
     charged: Literal["owner", "preemptor", "nobody"] = "owner"
-    """Fair share that is charged with the lost work of a preempted run: of its `owner`, of the owner of the
-    `preemptor`, or of `nobody`. Accounts are charged as for every run."""
+    """Whose fair share is charged for the lost work of a preempted run: its `owner`, the owner of the
+    `preemptor`, or `nobody`. Accounts are charged as for every run.
+    """
     windows: tuple[WindowText, ...] = ()
     """Windows for the begin of preemptions, each as
     `2026-01-05T08:00/2026-01-05T18:00 FREQ=DAILY Europe/Berlin`; none: always."""
@@ -78,7 +81,7 @@ def _check_site(plain: Mapping[str, Any]) -> None:
     table = plain.get("preemption") or {}
     if table.get("grace") and not table.get("signal"):
         raise SettingConflictError(
-            ("preemption", "grace"), "it is the time after the signal: set signal, too"
+            ("preemption", "grace"), "it is the time after the signal: also set signal"
         )
 
 

@@ -12,7 +12,7 @@ from schedd.features.preemption.settings import PreemptionSettings
 from schedd.plan.schema import KEYS, NAMES, NUMBER, FieldRule, declared
 from schedd.wire import PreemptionMethod
 
-LEAST_EXPOSURE_S: Final = 86_400  # of shorter runs together the risk is not known
+LEAST_EXPOSURE_S: Final = 86_400  # minimum total run time from which the risk is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,24 +134,23 @@ class PreemptionState:
     count: int = declared(NUMBER, default=0, carried=True, lasting=True)  # runs that were preempted
     lost: int = declared(NUMBER, default=0, carried=True, lasting=True)  # Core-seconds of these runs
     exposed_runs: float = declared(NUMBER, default=0.0, carried=True)
-    """Preempted runs, past ones decaying by half in a week, and"""
+    """Number of preempted runs, with decay: past ones count half after a week."""
     exposed_s: float = declared(NUMBER, default=0.0, carried=True)
-    """the seconds that jobs ran which could be preempted, with the same decay, until"""
+    """Seconds for which jobs ran that could be preempted, with the same decay, until ``exposed_until``."""
     exposed_until: int = declared(NUMBER, default=0, carried=True)
-    """then."""
     waited_s: float = declared(NUMBER, default=0.0, carried=True)
-    """Seconds that jobs waited which could be preempted, with the same decay, until ``waits_until``;"""
+    """Seconds for which jobs waited that could be preempted, with the same decay, until ``waits_until``."""
     displaced: float = declared(NUMBER, default=0.0, carried=True)
-    """how often preemptors displaced such jobs, and"""
+    """Number of times that preemptors displaced such jobs, with the same decay."""
     displaced_s: float = declared(NUMBER, default=0.0, carried=True)
-    """by how many seconds in all."""
+    """Total of these displacements, in seconds."""
     returns: float = declared(NUMBER, default=0.0, carried=True)
-    """Preempted jobs that started again, and"""
+    """Number of preempted jobs that started again."""
     returns_s: float = declared(NUMBER, default=0.0, carried=True)
-    """the seconds from their preemptions until then."""
+    """Total of the seconds from their preemptions until then."""
     waits_until: int = declared(NUMBER, default=0, carried=True)
     away: dict[str, int] = declared(NAMES, make=dict, carried=True)
-    """By job that was ordered to return to its queue and has not started again: when."""
+    """Time of the order to return to the queue, by job that has not started again."""
     counted: dict[str, int] = declared(NAMES, make=dict, carried=True)
     """Running jobs with a counted wait, each with the start of its run."""
 
@@ -169,15 +168,15 @@ class PublishedPreemptions:
     count: int
     lost: int
     rate: float
-    """Preemptions in a second of running, of the jobs that may be preempted; 0: unknown."""
+    """Preemptions per second of running, of the jobs that may be preempted; 0: unknown."""
     return_delay: int = 0
     """Mean time from a preemption until the job starts again, in seconds."""
     displaced_rate: float = 0.0
-    """Displacements by preemptors in a second of waiting, of these jobs; 0: unknown,"""
+    """Displacements by preemptors per second of waiting, of these jobs; 0: unknown."""
     displaced_delay: int = 0
-    """and their mean length in seconds."""
+    """Mean length of these displacements, in seconds."""
     targets: dict[int, Sequence[JobRecord]] = field(default_factory=dict, compare=False)
-    """By generation of the plan: its running jobs that may be preempted, once they were looked for."""
+    """Cache of the running jobs that may be preempted, by generation of the plan."""
 
     def risk(self, seconds: int) -> float:
         """Return the probability that a run is preempted within this time."""
@@ -223,7 +222,7 @@ def owners_of_blocks(published: PlanSnapshot) -> dict[int, str]:
 
 
 def lost_by_alteration(known: EngineState | PlanSnapshot, job: str) -> str:
-    """An altered preemptor is planned without its preemption first, and its former place may be taken."""
+    """Return why an altered preemptor may start later: it is first planned without its preemption."""
     return "it was altered while jobs were to be preempted for it" if job in planned_preemptors(known) else ""
 
 

@@ -85,7 +85,7 @@ def place_suspended(state: EngineState, event: str) -> frozenset[str]:
     for job, one in list(part.suspended.items()):
         record = state.records.get(job)
         if record is None or record.phase is not Phase.RUNNING:
-            continue  # after a restart it is not known yet
+            continue  # not known yet, after a restart
         with JobErrorGuard(state, job, event):
             if state.plan.state(record.slot) != FIXED or state.plan.start(record.slot) != one.returns:
                 moment = _earliest_return(state, one, record, all_jobs=False)
@@ -143,7 +143,7 @@ def _seconds_left(one: SuspendedRun, record: JobRecord) -> int:
 def _earliest_return(state: EngineState, one: SuspendedRun, record: JobRecord, *, all_jobs: bool) -> int:
     """Return when a run can go on: next to the jobs that run, or next to all planned jobs, too.
 
-    If there is no such time within the examined ones, the latest of them.
+    If none of the examined times is possible, return the latest of them.
     """
     now, slot, left = state.now, record.slot, _seconds_left(one, record)
     fork = state.plan.fork()

@@ -15,8 +15,9 @@ class PriceSettings(Section):
     prices: tuple[Price, ...] = ()
     """Prices of node time: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""
     cost_limits: Literal["soft", "hard"] = "soft"
-    """What `-W x=cost_limit:2.50` means: with `soft` a job that costs more is planned and marked; with `hard`
-    it is planned and started only where it costs no more."""
+    """Effect of `-W x=cost_limit:2.50`: with `soft` a job that costs more is planned and marked; with `hard`
+    it is planned and started only where it costs no more.
+    """
     currency: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,16}$")] = "EUR"
     """Currency of the prices, for display."""
 

@@ -40,8 +40,8 @@ def refusal(known: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
     whose += f", group {facts.group}" if facts.group else ""
     whose += f", account {facts.account}" if facts.account else ""
     return Never(
-        f"{_requester(facts)} requests QOS {name}, which is open neither to {whose} nor to queue "
-        f"{facts.queue}: {_remedy(settings, facts)}"
+        f"{_requester(facts)} requests QOS {name}, which neither {whose} nor queue {facts.queue} may use: "
+        f"{_remedy(settings, facts)}"
     )
 
 

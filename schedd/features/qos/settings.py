@@ -43,8 +43,9 @@ class QosSettings(Section):
     levels: dict[_Name, QosLevel] = Field(default_factory=dict)
     """The QOS by name: `[clusters.main.site.qos.levels.high]`."""
     queue_defaults: dict[Name, _Name] = Field(default_factory=dict)
-    """QOS of jobs that request none, by queue: `{ debug = "high" }`. Of these tables and `default`, the first
-    counts that names a QOS which is open to the job: queue, user, account, group."""
+    """QOS of jobs that request none, by queue: `{ debug = "high" }`. A job gets the first QOS that is open to
+    it from the tables of queues, users, accounts and groups (in this order) and from `default`.
+    """
     user_defaults: dict[Name, _Name] = Field(default_factory=dict)
     """QOS of jobs that request none, by user."""
     account_defaults: dict[Name, _Name] = Field(default_factory=dict)

@@ -1,1 +1,3 @@
-"""Refused cores: the plan leaves out cores of a node that the server lists as free and refuses as busy."""
+"""Refused cores: cores of a node that the server lists as free, but refuses as busy. The plan does not use
+them.
+"""

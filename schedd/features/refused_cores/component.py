@@ -37,7 +37,7 @@ COMPONENT: Final = Component(
     clock_set_back=shift_pauses,
     alerts={
         "refused_cores": AlertKind(
-            "a server refuses starts on a node as busy, though its list shows free cores there", is_held
+            "a server refuses starts on a node as busy, although it lists free cores there", is_held
         )
     },
 )

@@ -1,4 +1,4 @@
-"""Cores that a server lists as free and refuses.
+"""Detection of cores that a server lists as free, but refuses.
 
 A server may lose count of a node: TORQUE 4.2.10 never frees the cores of a job that ran while ``np`` of its
 node was lowered, and refuses starts there as busy until it is restarted. The list of nodes does not show it,
@@ -31,8 +31,8 @@ _NOTHING: Final = Request((Chunk(cpus=0),), Place.FREE)
 
 
 def note_busy_node(state: EngineState, record: JobRecord, share: ShareFacts, event: str) -> None:
-    """Learn from a start that was refused as busy. A first refusal means nothing: a job may just have ended.
-    Cores that were refused before are tried only once.
+    """Learn from a start that was refused as busy. A first refusal has no effect, since a job may just have
+    ended. Cores that were refused before are tried only once.
     """
     nodes, node = refused_cores(state), state.plan.nodes.get(share.node)
     known = nodes.get(share.node)
@@ -51,8 +51,9 @@ def note_busy_node(state: EngineState, record: JobRecord, share: ShareFacts, eve
         _release(state, known)
     one = RefusedCores(share.node, node.cpus, lost, since, state.now + pause, pause)
     words = (
-        f"the server refuses starts on {name_node(one.node)} as busy, though {free} of its {one.of} cores "
-        f"are free by its list; {one.cores} are left out of the plan until {format_moment(one.again_at)}"
+        f"the server refuses starts on {name_node(one.node)} as busy, although it lists {free} of the "
+        f"{one.of} cores as free; the plan does not use {one.cores} of them until "
+        f"{format_moment(one.again_at)}"
     )
     state.alert(event, "refused_cores", f"{words}; a restart of the server frees them", one.node)
     _hold(state, one, event, words)
@@ -81,7 +82,7 @@ def _used_cores(state: EngineState, name: str) -> int:
 
 
 def _hold(state: EngineState, one: RefusedCores, event: str, words: str) -> None:
-    """Keep the cores from jobs until the pause is over."""
+    """Keep jobs off the cores until the pause is over."""
     plan = state.plan
     slot = state.new_slot(_NOTHING, one.again_at - state.now)
     amounts = [0] * len(plan.resource_columns)
@@ -161,7 +162,7 @@ def next_pause_end(state: EngineState) -> int:
 
 
 def hold_slots(state: EngineState) -> list[int]:
-    """The slots that keep refused cores from jobs."""
+    """Return the slots that keep jobs off refused cores."""
     return [one.slot for one in refused_cores(state).values() if one.slot >= 0]
 
 

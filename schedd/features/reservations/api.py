@@ -1,4 +1,4 @@
-"""Reservations: nodes that are kept free of planned jobs, or kept for some of them."""
+"""Reservations: nodes that are kept free of jobs, or kept for the jobs of some users."""
 
 from typing import Annotated, Final
 
@@ -66,8 +66,7 @@ async def post_reservation(
 async def preview_reservation(
     request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, _: Operator
 ) -> Response:
-    """What would follow if this reservation was made? Nothing is changed. Needs the role `operator` or
-    `admin`.
+    """Preview the effects of a reservation; nothing is changed. Needs the role `operator` or `admin`.
 
     Lists running jobs that hold its nodes beyond its start, and waiting jobs that would move, those with
     promises at risk first.
@@ -77,7 +76,7 @@ async def preview_reservation(
 
 @router.delete("/{name}", *_ACT_PROBLEMS, "unknown-reservation", answer=ReservationResult)
 async def delete_reservation(request: Request, cluster: Cluster, name: _Name, caller: Operator) -> Response:
-    """Lift a reservation; its nodes are planned for at once. Needs the role `operator` or `admin`."""
+    """Remove a reservation; jobs are planned on its nodes at once. Needs the role `operator` or `admin`."""
     before = cluster.published.at_risk
     await unreserve(cluster, name, caller.name)
     return _reservation_reply(request, cluster, name, before)

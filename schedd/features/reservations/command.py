@@ -1,4 +1,4 @@
-"""``schedd reservation``: nodes that are kept free for a time, or kept for some: shown, made, lifted."""
+"""``schedd reservation``: list, create and remove reservations of nodes."""
 
 import argparse
 import re
@@ -59,7 +59,9 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
         add(f"--{unit}", metavar="N", type=int, default=0, help=words)
     words = "reserve only KIB of memory of each node (default: all)"
     add("--mem", metavar="KIB", type=int, default=0, help=words)
-    add("--total", action="store_true", help="these amounts are for all the nodes together, not for each")
+    add(
+        "--total", action="store_true", help="these amounts are totals of all nodes, not amounts of each node"
+    )
     add("--preview", action="store_true", help="only show the effects; change nothing")
     lift = acts.add_parser("remove", help="remove a reservation", allow_abbrev=False)
     lift.add_argument("name", metavar="NAME", help="name of the reservation")
@@ -101,7 +103,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
         return True
     made = done.reservation
     if args.act == "remove":
-        print(f"reservation {args.name} is lifted")
+        print(f"reservation {args.name} is removed")
     elif made is None:
         raise ClientError(f"reservation {args.name} was not made; the daemon's log says why")
     else:
@@ -139,7 +141,7 @@ def _reservations_table(found: Sequence[ReservationView], now: int) -> str:
             (
                 one.name,
                 format_time(one.start, now),
-                format_time(one.end, now) if one.end is not None else "lifted",
+                format_time(one.end, now) if one.end is not None else "none",
                 "all" if one.everywhere else shorten_list([*one.nodes, *one.features]),
                 _describe_use(one),
             )

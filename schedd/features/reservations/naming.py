@@ -1,4 +1,4 @@
-"""Jobs that name a reservation (``advres``): they run on its nodes and in its times, and nowhere else.
+"""Jobs that name a reservation (``advres``): they run only on its nodes and in its times.
 
 Such a job may use only the nodes of the reservation, and needs a unit of its *pool*: a row of the plan that
 is full outside the times of the reservation. So each search, repair and move of the plan keeps it inside.
@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect.advres import read_advres
+from schedd.dialect.units import format_walltime
 from schedd.engine.component.hook_values import Restriction
 from schedd.engine.component.placement_hooks import is_own_reservation
 from schedd.engine.facts.job_requests import ParsedRequest, open_gates
@@ -38,9 +39,9 @@ from schedd.plan.views import find_unmet_requirement
 from schedd.wire import JobFacts
 
 _NOTHING: Final = Request((Chunk(cpus=0),), Place.FREE)
-_ROOM: Final = 1 << 40  # capacity of the pool of a reservation: more than jobs can need
+_ROOM: Final = 1 << 40  # capacity of a reservation's pool: more than jobs can need
 _GONE_KEPT_S: Final = 30 * 86_400
-"""Jobs that name a removed reservation get this explanation during this time; then the name is unknown."""
+"""Time for which jobs that name a removed reservation are told so; afterwards the name is unknown."""
 
 
 # ---- which reservation a job means ----------------------------------------------------------------
@@ -63,7 +64,7 @@ def restriction(known: EngineState | PlanSnapshot, facts: JobFacts) -> Restricti
     found = named.get(name)
     if found is None:
         return None
-    return Restriction(f"reservation {name}", (found.nodes,), found.pool, "take advres out of it")
+    return Restriction(f"reservation {name}", (found.nodes,), found.pool, "remove advres from it")
 
 
 def _all_named(known: EngineState | PlanSnapshot) -> Mapping[str, NamedReservation]:
@@ -86,7 +87,7 @@ def _refusal(
     if not name:
         return None
     one = _all_named(known).get(name)
-    other = "take advres out of the job, or name another one (qalter)"
+    other = "remove advres from the job, or name another reservation (qalter)"
     if one is None:
         reservations = known_reservations(known)
         if name in reservations.maintenance:
@@ -102,8 +103,9 @@ def _refusal(
     if understood.walltime > one.longest:
         whose = "the walltime that is assumed for it" if understood.assumed else "its walltime"
         return Never(
-            f"{whose}, {understood.walltime} s, is longer than reservation {name}, which lasts "
-            f"{one.longest} s at most: request {'one' if understood.assumed else 'less'}, or {other}"
+            f"{whose}, {format_walltime(understood.walltime)}, is longer than reservation {name}, which "
+            f"lasts at most {format_walltime(one.longest)}: request "
+            f"{'one' if understood.assumed else 'less'}, or {other}"
         )
     return None
 
@@ -120,7 +122,7 @@ def wait_for_reservation(state: EngineState, record: JobRecord) -> WaitingFor | 
         return None
     name = read_advres(facts.resources)
     return Never(
-        f"the nodes of reservation {name} cannot hold it: request less, or take advres out of it (qalter)"
+        f"the nodes of reservation {name} cannot hold it: request less, or remove advres from it (qalter)"
     )
 
 
@@ -247,14 +249,14 @@ def _admits_still(state: EngineState, record: JobRecord, too_large: dict[Request
 def _await_place(state: EngineState, record: JobRecord) -> None:
     """Note that a job lost its place, and gets another one soon."""
     name = read_advres(record.facts.resources)
-    wait = WaitingFor("reservation", f"its place in reservation {name}, which was changed just now")
+    wait = WaitingFor("reservation", f"a new place in reservation {name}, which was just changed")
     mark_for_update(state, record, wait)
     state.without_place[record.id] = None
     state.store_record(apply_step(record, Step.NO_PLACE, answer=wait))
 
 
 def _update(state: EngineState, part: ReservationState, name: str) -> _Change:
-    """Compute again what jobs may name by this name; returns how it was changed."""
+    """Recompute the reservation that jobs may use by this name; return how it changed."""
     before = part.named.get(name)
     records = [
         one
@@ -266,7 +268,7 @@ def _update(state: EngineState, part: ReservationState, name: str) -> _Change:
         over = before.windows[: len(before.windows) - len(now.windows)]
         if before == replace(now, closed=before.closed, windows=(*over, *now.windows)):
             part.named[name] = replace(before, windows=now.windows)
-            return _Change.NONE  # at most some of its times are over
+            return _Change.NONE  # nothing changed, except that some of its times may be over
     if before is None and now is None:
         return _Change.NONE
     for slot in before.closed if before is not None else ():

@@ -26,7 +26,7 @@ router = RouteTable(prefix="/{cluster}/admin")
 
 @router.post("/reserve")
 async def make_reservation(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
-    """Keep nodes free of planned jobs; or show what would follow."""
+    """Create a reservation, or show its effects."""
     name = form.get("name", "").strip()
     try:
         if not OBJECT_NAME.fullmatch(name):
@@ -61,13 +61,13 @@ async def make_reservation(request: Request, cluster: Cluster, viewer: Operator,
 
 @router.post("/unreserve")
 async def delete_reservation(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
-    """Plan for its nodes again."""
+    """Remove a reservation."""
     await unreserve(cluster, form.get("name", ""), viewer.bearer.name)
     return redirect_to_admin(request, cluster.name, "lifted")
 
 
 def _parse_reservation(form: Mapping[str, str]) -> ReservationRequest:
-    """What the form says. Raises ValidationError and ProblemError."""
+    """Return the reservation of the form. Raises ValidationError and ProblemError."""
     words = form.get("where", "").replace(",", " ").split()
     kind = form.get("kind", "nodes")
     return ReservationRequest(
@@ -103,5 +103,5 @@ def _parse_number(form: Mapping[str, str], field: str) -> int:
     if not text:
         return 0
     if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
-        raise ProblemError("invalid", f"{field}: a whole number is needed, not {text[:20]!r}")
+        raise ProblemError("invalid", f"{field}: write a whole number instead of {text[:20]!r}")
     return int(text)

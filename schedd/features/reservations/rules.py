@@ -72,7 +72,7 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
         words = f"reservation {event.name} was not made: it ends before it begins"
         state.alert(event.id, "reservation", words)
     elif start >= end:
-        pass  # it is over; a server may list one for a while after its end
+        pass  # it is over; a server may list a reservation for a while after its end
     names = matching_nodes(event, state.plan.nodes)
     partial = is_partial(event)
     if start < end and partial:
@@ -136,7 +136,7 @@ def remove_reservation(state: EngineState, event: Unreserve) -> None:
     """Remove a reservation, and plan jobs on its nodes again."""
     gone = _drop(state, event.name)
     if gone is not None:
-        words = f"reservation {event.name} was lifted"
+        words = f"reservation {event.name} was removed"
         state.note_freed(event.id, words)
         refresh_nodes(state, gone.nodes, event.id, words)
         place_unplaced(state, event.id, words)
@@ -154,7 +154,7 @@ def snapshot_changes(state: EngineState, snapshot: Snapshot) -> list[Event]:
         if one.reason == SERVER_RESERVATION and name not in listed
     ]
     for one in snapshot.reservations:
-        over = one.end is not None and one.end <= state.now  # a server may list it for a while
+        over = one.end is not None and one.end <= state.now  # a server may list it for a while after its end
         before = known.get(one.name)
         if not over and (before is None or _plain(before) != _plain(one)):
             changes.append(one)
@@ -162,7 +162,7 @@ def snapshot_changes(state: EngineState, snapshot: Snapshot) -> list[Event]:
 
 
 def _plain(event: Reserve) -> Reserve:
-    """Return the event without what differs each time that it is sent."""
+    """Return the event without the fields that differ whenever it is sent."""
     return replace(event, id="", time=0)
 
 
@@ -225,7 +225,7 @@ def follow_edges(state: EngineState, event: str) -> None:
             record.down_followed = True  # the reports of nodes that go down later find it in force
             known = state.plan.nodes
             down = [node for node in record.nodes if node in known and known[node].state is NodeState.DOWN]
-            words = f"the nodes that are down return when reservation {name} is over"
+            words = f"nodes that are down are assumed to return when reservation {name} is over"
             refresh_nodes(state, down, event, words)
     update_named(state, over, event, "the reservation that it names is over")
     part.edge = min(_future_edges(state), default=FOREVER)
@@ -267,7 +267,9 @@ def will_return(state: EngineState, name: str) -> bool:
 
 
 def reservation_claim(state: EngineState, event: Reserve) -> NodeClaim:
-    """Nodes that a reservation takes from jobs; of cores: where jobs not admitted use reserved ones."""
+    """Return the nodes that a reservation takes from jobs; of a reservation of cores, those on which jobs
+    without access use reserved cores.
+    """
     nodes = matching_nodes(event, state.plan.nodes)
     if is_partial(event):
         nodes = tuple(_crowded(state, event, nodes))

@@ -11,7 +11,9 @@ from schedd.wire.times import Whole
 
 
 class SiteReservationSettings(WindowSettings):
-    """Nodes kept free in recurring windows, or kept for those named here."""
+    """Nodes kept free of jobs in recurring windows, or kept for the jobs of the users, groups, accounts and
+    queues named here.
+    """
 
     first: LocalTime
     """Start of the first window, in local time of `zone`: `2026-01-05T08:00:00`."""
@@ -46,9 +48,9 @@ class SiteReservationSettings(WindowSettings):
     @model_validator(mode="after")
     def _be_about_nodes(self) -> Self:
         if bool(self.nodes) + bool(self.features) + self.everywhere != 1:
-            raise ValueError("one of nodes, features and everywhere must be set, and only one")
+            raise ValueError("set exactly one of nodes, features and everywhere")
         if self.total and not (self.cores or self.gpus or self.mem):
-            raise ValueError("total is for a reservation of cores, gpus or memory: set one of them")
+            raise ValueError("total needs a reservation of cores, gpus or memory: set one of them")
         return self
 
 

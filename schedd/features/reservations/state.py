@@ -26,8 +26,9 @@ class ReservationRecord:
     nodes: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
     down_followed: bool = False
-    """It has begun, and its nodes that were down then are planned as up. Not saved: doing it again changes
-    nothing."""
+    """Whether it has begun, and nodes that were down then are planned as up. Not saved: repeating this
+    changes nothing.
+    """
     names: frozenset[str] = field(init=False)  # the same nodes as a set
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Jobs that a federation hands over to a cluster: submitted on hold, then let run, or withdrawn."""
+"""Transfers of a federation to this cluster: jobs that are submitted on hold, then released or withdrawn."""
 
 import re
 import secrets
@@ -97,7 +97,7 @@ class TransferSubmission(BaseModel):
     ]
     script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
     queue: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]*$")] = ""
-    resources: Annotated[_TextMap, Field(description="Of the `Resource_List`, as `qsub -l` takes them.")] = {}
+    resources: Annotated[_TextMap, Field(description="Resources as in `qsub -l`.")] = {}
     attributes: Annotated[
         _TextMap, Field(description=f"Plain attributes: {', '.join(sorted(TRANSFER_ATTRIBUTES))}.")
     ] = {}
@@ -105,18 +105,16 @@ class TransferSubmission(BaseModel):
     keep_for: Annotated[
         int,
         Field(
-            description="Number of seconds for which it has a placement in the plan although it is held.",
+            description="Time for which it has a placement in the plan although it is on hold, in seconds.",
             ge=0,
             le=86_400,
         ),
     ] = 0
-    booked: Annotated[
-        bool, Field(description="It starts in the booking that is made for it, and nowhere else.")
-    ] = False
+    booked: Annotated[bool, Field(description="It starts only in the booking that is made for it.")] = False
     booking: Annotated[
         str,
         Field(
-            description="It runs in this booking of its user's; once that is over, like any other job.",
+            description="It runs in this booking of its user; after the booking, like any other job.",
             max_length=63,
             pattern=r"^[A-Za-z0-9._-]*$",
         ),
@@ -124,7 +122,7 @@ class TransferSubmission(BaseModel):
     array: Annotated[
         str,
         Field(
-            description="A job array of these indices, first and last: each of its jobs by itself.",
+            description="First and last index of a job array, whose jobs are independent.",
             pattern=r"^([0-9]{1,9}-[0-9]{1,9})?$",
             examples=["0-99"],
         ),
@@ -135,20 +133,20 @@ class TransferSubmission(BaseModel):
         first, dash, last = self.array.partition("-")
         if dash and not 0 <= int(last) - int(first) < _MAX_ARRAY_TASKS:
             raise ValueError(
-                f"array {self.array}: the last index is not before the first, and there are at most "
-                f"{_MAX_ARRAY_TASKS} of them"
+                f"array {self.array}: the last index must not be before the first, and an array has at "
+                f"most {_MAX_ARRAY_TASKS} jobs"
             )
         if dash and (self.booked or self.booking or self.keep_for):
-            raise ValueError("an array has no booking, and no place is kept for it on hold")
+            raise ValueError("an array cannot have booking, booked or keep_for")
         if self.booking and (self.booked or self.keep_for):
-            raise ValueError("give booking alone: booked and keep_for are for jobs without such a booking")
+            raise ValueError("booked and keep_for are only for jobs without booking")
         return self
 
     @field_validator("user")
     @classmethod
     def _refuse_root(cls, user: str) -> str:
         if user == "root":
-            raise ValueError("no jobs are handed over for root")
+            raise ValueError("jobs of root cannot be transferred")
         return user
 
     @field_validator("resources", "attributes", "variables")
@@ -156,7 +154,7 @@ class TransferSubmission(BaseModel):
     def _check_plain_text(cls, words: dict[str, str]) -> dict[str, str]:
         for name, value in words.items():
             if not _NAME_PATTERN.fullmatch(name):
-                raise ValueError(f"{name[:40]!r} is no name: letters, digits, '_' and '.'")
+                raise ValueError(f"{name[:40]!r} is not a name: letters, digits, '_' and '.'")
             if not _ONE_LINE_PATTERN.fullmatch(value):
                 raise ValueError(f"{name}: at most 10000 characters in one line")
         return words
@@ -174,7 +172,7 @@ class TransferSubmission(BaseModel):
 
 @api_answer
 class ArrayTaskCounts:
-    """How many jobs of an array there are, and how many of them stand where."""
+    """Number of jobs of an array, in total and by state."""
 
     tasks: int
     planned: int
@@ -187,25 +185,25 @@ class ArrayTaskCounts:
     last_end: int | None
     """End of the last ended task."""
     first_end: int | None
-    """When the first of all ended; until then, when it ends as planned."""
+    """End of the first ended task; until one has ended, the first planned end."""
 
 
 @api_answer
 class TransferView:
-    """A job that was handed over. Times are seconds since the epoch (UTC)."""
+    """Transfer of a job. Times are seconds since the epoch (UTC)."""
 
     transfer: str
     user: str
     phase: TransferPhase
     """`submitting`; `held`; `releasing`, `released` (may start); `withdrawing`, `withdrawn`; `refused`."""
     since: int
-    """When that last changed."""
+    """Time of the last change of `phase`."""
     job: str
     """Its id at the server; empty before it has one."""
     release_requested: bool
-    """Its release was asked for: it may have started."""
+    """Whether its release was requested: it may have started."""
     state: Literal["", "running", "starting", "planned", "waiting", "never"]
-    """State of the job in the planner; empty while that does not know it."""
+    """State of the job in the planner; empty while the planner does not know it."""
     started: int | None
     planned_start: int | None
     planned_end: int | None
@@ -225,20 +223,21 @@ class TransferView:
     predicted: bool
     """Whether starts are predicted for its queue."""
     starts_stopped: bool
-    """Whether the cluster starts no jobs at present, although its scheduler is to start them."""
+    """Whether the cluster starts no jobs at present, although its adapter is in scheduler mode."""
     at_risk: bool
-    """The promise cannot be kept as planned now."""
+    """Whether the promise would be broken by the present plan."""
     deadline_state: Literal["", "accepted", "wished", "at_risk", "missed"]
-    """Of a single job with a deadline."""
+    """State of the deadline of a single job; empty without one."""
     earliest_deadline: int | None
     """If the deadline is refused: the earliest one that can be kept."""
     end: Literal["", "ended", "deleted"]
     """The outcome, once it is gone."""
     exit_status: int | None
     code: int
-    """The server's code for the step that was refused last; 0 for a refusal of the adapter's own, or none."""
+    """Error code of the server for the last refused step; 0 if the adapter refused it, or without a refusal.
+    """
     text: str
-    """Why the last step was refused; empty when it was not."""
+    """Why the last step was refused; empty if it was not."""
     tasks: ArrayTaskCounts | None
     """For a job array: its tasks by state. Its `planned_start` is the planned start of the first waiting
     task, its `planned_end` the end of the last one.
@@ -247,14 +246,14 @@ class TransferView:
 
 @api_answer
 class TransfersView(SnapshotAnswer):
-    """Jobs that were handed over."""
+    """Transfers of jobs."""
 
     transfers: tuple[TransferView, ...]
 
 
 @api_answer
 class TransferResult(SnapshotAnswer):
-    """One transfer after the request."""
+    """A transfer after the request."""
 
     transfer: TransferView
 
@@ -267,8 +266,8 @@ def list_transfers(
     since: Annotated[
         int,
         Query(
-            description="Transfers that were over before are left out; with `after`, all unchanged "
-            "since then.",
+            description="Transfers that ended before this time are left out; with `after`, also all that "
+            "have not changed since.",
             ge=0,
             lt=_TIME_END,
         ),
@@ -282,7 +281,7 @@ def list_transfers(
         ),
     ] = None,
 ) -> Response:
-    """The caller's own transfers; an admin's: all. Needs the role `federation` or `admin`."""
+    """The caller's own transfers; for an admin, all transfers. Needs the role `federation` or `admin`."""
     published = cluster.published
     found = (
         transfer_view(published, one)
@@ -307,7 +306,7 @@ def _changed_since(published: PlanSnapshot, record: TransferRecord, after: int) 
 
 @router.get("/{name}", *READ_PROBLEMS, "not-allowed", "unknown-transfer", "invalid", answer=TransferResult)
 def get_transfer(request: Request, cluster: Cluster, name: _TransferName, caller: Federation) -> Response:
-    """One transfer: its phase, its job, what went wrong. The caller's own; an admin's: any."""
+    """A transfer of the caller: its phase, its job, and the last refusal. An admin may read any transfer."""
     return _transfer_reply(request, cluster, name, caller.name, all_of_them=caller.may("administer"))
 
 
@@ -315,10 +314,10 @@ def get_transfer(request: Request, cluster: Cluster, name: _TransferName, caller
 async def submit_held_job(
     request: Request, cluster: Cluster, name: _TransferName, body: TransferSubmission, caller: Federation
 ) -> Response:
-    """Have a job submitted to the server, in its user's name and on hold. Needs the role `federation`.
+    """Submit a job to the server, in its user's name and on hold. Needs the role `federation`.
 
-    The answer comes when this is kept and will be done; `phase` says later whether it was. The same name
-    again changes nothing. The server decides whether the user may submit this there.
+    The response follows when the request is stored; `phase` shows later whether the job was submitted. A
+    repeated request with the same name changes nothing. The server decides whether the user may submit it.
     """
     async with audit_act(cluster, caller.name, "transfer jobs", f"{name}: a job of {body.user}"):
         _check_sender(cluster.published, name, caller.name)
@@ -337,7 +336,7 @@ async def submit_held_job(
             booking=body.booking,
         )
         await submit_events(cluster, [event])
-    _log.info("a job was handed over", cluster=cluster.name, by=caller.name, transfer=name, user=body.user)
+    _log.info("a job was transferred", cluster=cluster.name, by=caller.name, transfer=name, user=body.user)
     return _transfer_reply(request, cluster, name, caller.name)
 
 
@@ -345,7 +344,7 @@ async def submit_held_job(
 async def release_transfer(
     request: Request, cluster: Cluster, name: _TransferName, caller: Federation
 ) -> Response:
-    """Let the job run: its hold is released. Needs the role `federation`."""
+    """Release the hold of the job, which may then start. Needs the role `federation`."""
     async with audit_act(cluster, caller.name, "release", name):
         record = _find_transfer(cluster, name, caller.name)
         if record.phase not in ("held", "releasing", "released"):
@@ -364,7 +363,9 @@ class BagEnd(BaseModel):
 
     end: Annotated[
         int,
-        Field(description="When it ends by the plans of all clusters, this one's too.", ge=0, lt=_TIME_END),
+        Field(
+            description="End of the bag by the plans of all clusters, including this one.", ge=0, lt=_TIME_END
+        ),
     ]
 
 
@@ -392,7 +393,8 @@ async def withdraw_transfer(
     name: _TransferName,
     caller: Federation,
     forced: Annotated[
-        bool, Query(description="Though it may run: a component of a co-allocation is then deleted.")
+        bool,
+        Query(description="Delete the job even if it may be running; only for components of co-allocations."),
     ] = False,
 ) -> Response:
     """Withdraw the job, unless it runs. Needs the role `federation`.
@@ -405,7 +407,7 @@ async def withdraw_transfer(
         if forced and record is not None and not record.booked:
             raise ProblemError(
                 "not-allowed",
-                f"transfer {name} is no component of a co-allocation: it is not deleted by force",
+                f"transfer {name} is not a component of a co-allocation, and cannot be forced",
             )
         event = TransferWithdrawal(
             id=_event_id(), time=cluster.now(), transfer=name, by=caller.name, forced=forced
@@ -415,7 +417,7 @@ async def withdraw_transfer(
 
 
 def transfer_view(published: PlanSnapshot, record: TransferRecord) -> TransferView:
-    """A transfer with where its job stands."""
+    """Return the view of a transfer, with the state of its job."""
     return TransferView(
         transfer=record.transfer,
         user=record.user,
@@ -432,7 +434,7 @@ def transfer_view(published: PlanSnapshot, record: TransferRecord) -> TransferVi
 
 
 def _job_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, Any]:
-    """What the plan has of a single job."""
+    """Return the fields of a single job from the plan."""
     job: JobView | None = None
     if record.server_job and not record.end:
         found = published_record(published, record.server_job)
@@ -459,7 +461,7 @@ def _array_slots(published: PlanSnapshot, record: TransferRecord) -> Ints:
 
 
 def _array_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, Any]:
-    """What the plan has of an array; nothing is done for each of its jobs."""
+    """Return the fields of an array from the plan, without a loop over its jobs."""
     slots = _array_slots(published, record) if record.server_job and not record.end else np.zeros(0, np.int64)
     states, starts, promises = published.states[slots], published.starts[slots], published.promise[slots]
     runs, waits = states == FIXED, states == PLANNED

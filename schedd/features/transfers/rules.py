@@ -53,7 +53,7 @@ def submit_held(state: EngineState, event: TransferRequest) -> None:
 
 
 def release_transfer(state: EngineState, event: TransferRelease) -> None:
-    """The job may start: its hold is to be released."""
+    """Order the release of the job's hold: the job may start."""
     record = transfer_state(state).transfers.get(event.transfer)
     if record is not None and record.phase == "held":
         _decide(state, event.id, replace(record, phase="releasing", release_requested=True), "release")
@@ -70,7 +70,7 @@ def withdraw_transfer(state: EngineState, event: TransferWithdrawal, why: str = 
             event.transfer, "", event.by, "withdrawn", state.now
         )
     elif record.end == "ended" or (record.end and record.release_requested):
-        return  # it has run, or may have: there is nothing left to take back
+        return  # it has run, or may have run, and cannot be withdrawn
     elif record.phase == "refused" or record.end:
         _store_transfer(state, replace(record, phase="withdrawn"))
     elif event.forced and record.release_requested:
@@ -114,14 +114,14 @@ def _hold_place(state: EngineState, record: TransferRecord, event: str) -> None:
     transfer_state(state).kept_places[record.server_job] = record.keep_until
     job = state.records.get(record.server_job)
     if job is not None and job.phase is Phase.BLOCKED:
-        replan(state, job, event, Cause.ARRIVED, "a place is kept for it while it is on hold")
+        replan(state, job, event, Cause.ARRIVED, "its placement is held while it is on hold")
 
 
 def release_expired_places(state: EngineState, event: str) -> None:
     """Remove jobs on hold from the plan after the end of their guarantee."""
     for job in expired_placements(state):
         if job.phase in (Phase.WAITING, Phase.BLOCKED):
-            replan(state, job, event, Cause.ARRIVED, "its place was kept for it long enough")
+            replan(state, job, event, Cause.ARRIVED, "the time for which its placement was held is over")
 
 
 def note_bag_end(state: EngineState, event: BagEndReported) -> None:

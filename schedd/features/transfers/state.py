@@ -22,13 +22,13 @@ class TransferRecord:
     since: int
     decision: str = ""
     server_job: str = ""
-    release_requested: bool = False  # its release was asked for: it may have started
+    release_requested: bool = False  # its release was requested: it may have started
     end: Literal["", "ended", "deleted"] = ""
     exit_status: int | None = None
     code: int = 0
-    text: str = ""  # why the last step that was refused was refused; empty when none was
+    text: str = ""  # why the last refused step was refused; empty if none was
     keep_until: int = 0  # until then it has a place in the plan although it is on hold
-    booked: bool = False  # it starts in the booking that is made for it, and nowhere else
+    booked: bool = False  # it starts only in the booking that is made for it
     booking: str = ""  # the user's booking for this job, as if the job named it
     forced: bool = False  # its job is deleted even if it may be running
     tasks: int = 0  # number of jobs of an array; 0: not an array

@@ -12,7 +12,7 @@ def collect_metrics(clusters: Mapping[str, PlanSnapshot]) -> Iterator[Metric]:
     """The metric of clusters, by name."""
     extensions = CounterMetricFamily(
         "schedd_walltime_extensions",
-        "Longer walltimes of runs that the server took or refused",
+        "Extensions of walltimes that the server accepted or refused",
         labels=["cluster", "outcome"],
     )
     for name, published in clusters.items():

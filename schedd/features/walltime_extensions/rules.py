@@ -35,7 +35,7 @@ from schedd.wire import ExtendRun, ExtensionDone, JobDeleted, JobEnded
 _AGAIN_S: Final = 60  # a run that could not be extended is examined again after this time
 _MOST_DISPLACED: Final = 100  # planned jobs that one extension may move
 _SHARES: Final = (1, 2, 4)  # divisors of the step that are tried
-_TOLERANCE_S: Final = 60  # the plan has a run shorter than its walltime by more: it will be preempted
+_TOLERANCE_S: Final = 60  # a run that the plan shortens by more than this will be preempted
 
 
 def extension_settings(state: EngineState) -> WalltimeExtensionSettings:
@@ -138,7 +138,7 @@ def _extend(state: EngineState, record: JobRecord, event: str) -> None:
     obstacle = _find_obstacle(state, record)
     seconds, moves = (0, NO_MOVES) if obstacle else _lengthen_in_plan(state, record)
     if not seconds:
-        obstacle = obstacle or "planned jobs or reservations need its resources then"
+        obstacle = obstacle or "planned jobs or reservations need its resources at that time"
         part.runs[record.id] = replace(one, refusal=obstacle, again=now + _AGAIN_S)
         return
     before = record.understood.walltime
@@ -157,7 +157,7 @@ def _extend(state: EngineState, record: JobRecord, event: str) -> None:
     part.runs[record.id] = replace(one, before=before, walltime=walltime, decision=decision.id, refusal="")
     _order_walltime(state, record, walltime)
     heapq.heappush(state.ends, (state.plan.end(record.slot), record.slot, record.id))
-    record_plan_moves(state, event, Cause.EXTENDED, f"job {record.id} gets a longer walltime", moves)
+    record_plan_moves(state, event, Cause.EXTENDED, f"the walltime of job {record.id} is extended", moves)
     state.next_due = None
 
 
@@ -184,7 +184,7 @@ def _lengthen_in_plan(state: EngineState, record: JobRecord) -> tuple[int, Moves
         if lengthen(state.plan.fork(), until=end + seconds) is not None:
             moves = lengthen(state.plan, until=end + seconds)
             if moves is None:
-                raise AssertionError(f"job {record.id} can be extended in a copy of the plan alone")
+                raise AssertionError(f"job {record.id} could be extended only in a fork of the plan")
             return seconds, moves
     return 0, NO_MOVES
 
@@ -206,7 +206,11 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> str:
         return "a limit counts its walltime"
     if effective_cost_limit(state, longer) is not None:
         return "its cost limit counts its walltime"
-    return "" if may_lengthen(state, least) else "a limit of use or its account has too little left for it"
+    return (
+        ""
+        if may_lengthen(state, least)
+        else "too little is left of a limit on use, or of its account's budget"
+    )
 
 
 def _step_parts(settings: WalltimeExtensionSettings) -> list[int]:

@@ -14,16 +14,16 @@ _LEAST_BEFORE_S: Final = 60
 
 
 class WalltimeExtensionSettings(Section):
-    """Longer walltimes for runs that are about to be ended at their walltime. No promise is broken by them.
-    Not with a queue `policy`. See docs/administrators/extensions.md.
+    """Extensions of the walltimes of runs that are about to reach them. They break no promise. Not with a
+    queue `policy`. See docs/administrators/extensions.md.
     """
 
     jobs: JobSelection = JobSelection()
-    """The jobs that may be extended: `{queues = ["long"], users = ["ann"]}`. None: no job is."""
+    """Jobs that may be extended: `{queues = ["long"], users = ["ann"]}`. Without it no job is."""
     step: Step = 1_800
-    """Most time that one extension adds. A half or a quarter of it is added where no more is free."""
+    """Maximum time that one extension adds. If not enough is free, a half or a quarter of it is added."""
     times: Annotated[int, Field(ge=1, le=1_000)] = 1
-    """Most extensions of one run."""
+    """Maximum number of extensions of one run."""
     before: Step = 300
     """An extension is decided this long before the end of the walltime; at least a minute."""
     delay: Seconds = 0

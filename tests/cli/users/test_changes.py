@@ -50,7 +50,7 @@ def test_reservations_are_created_shown_and_lifted(run: Run, monkeypatch: pytest
     assert "(2 cores and 1 gpu of each" in quick[1]
     assert run("reservation", "add", "quick", "--all", "--total")[2].endswith("name an amount\n")
     assert run("reservation", "remove", "quick")[0] == 0
-    assert run("reservation", "remove", "repair")[:2] == (0, "reservation repair is lifted\n")
+    assert run("reservation", "remove", "repair")[:2] == (0, "reservation repair is removed\n")
     assert run("reservation", "remove", "repair")[0] == 3
 
 
@@ -265,7 +265,7 @@ def test_notify_adds_lists_and_removes_notices(
         row = run("notify", "add", "--all", "--lost")[1].splitlines()[-1]
         assert row.split()[:6] == ["2", "all", "own", "-", "-", "lost"]
         run("notify", "remove", "2")
-        assert "say when" in run("notify", "add", "--all")[2]
+        assert "give one or more of" in run("notify", "add", "--all")[2]
         assert "no span" in run("notify", "add", "--all", "--before", "soon")[2]
         assert "you have no notices" in run("notify", "remove", "1")[1]
     finally:

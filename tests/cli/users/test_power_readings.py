@@ -57,7 +57,7 @@ def test_estimated_power_from_readings_is_shown(
         ("n1 -3", "line 1"),
         ("n1 100 W", "line 1"),
         ("", "no readings"),
-        ("login1 100", "none of the nodes is known"),
+        ("login1 100", "the cluster has none of these nodes"),
     ],
 )
 def test_invalid_readings_record_nothing(run: Run, tmp_path: Path, text: str, said: str) -> None:

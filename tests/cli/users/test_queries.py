@@ -175,7 +175,10 @@ def test_checkjob_shows_remarks_on_a_run(run: Run, loop: PlanLoop) -> None:
     site = {"walltime_extensions": settings}
     loop.submit([PolicyChanged(id=event_id(), time=T, version=1, site=site, by="root")]).result(WAIT_S)
     out = " ".join(run("checkjob", "1")[1].split())
-    assert "note its walltime was not extended: planned jobs or reservations need its resources then" in out
+    assert (
+        "note its walltime was not extended: planned jobs or reservations need its resources at that time"
+        in out
+    )
 
 
 def test_remarks_on_a_planned_job_are_shown(run: Run, loop: PlanLoop) -> None:

@@ -518,7 +518,7 @@ def test_job_that_names_an_admin_reservation_waits_with_a_remedy() -> None:
     site.submit("1", resources={"x.flags": "ADVRES:school"})
     assert site.runs("1") == []
     assert "school, whose access list does not admit the job" in site.view("1").why
-    assert "take advres out" in site.view("1").why
+    assert "remove advres" in site.view("1").why
     site.alter_request("1", **{"x.flags": "RESTARTABLE"})
     assert site.runs("1") == [0]
 

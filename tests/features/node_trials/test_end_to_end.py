@@ -47,7 +47,7 @@ async def test_jobs_that_fail_close_a_node_and_a_trial_opens_it(tmp_path: Path) 
             wanted = {"nodes": "1:ppn=4", "walltime": "00:01:00"}
             for user in ("ann", "bob", "ann"):
                 house.server.submit(user, resources=wanted, runtime=0.2, exit_status=1)
-            await node(lambda one: "one job of up to 120 s may try it" in one["closed"])
+            await node(lambda one: "one job of up to 2 min may try it" in one["closed"])
             bad = house.server.submit("bob", resources=wanted, runtime=0.2, exit_status=1)
             long = house.server.submit("bob", resources=wanted | {"walltime": "01:00:00"}, runtime=1.0)
             (alert,) = (await house.request("/alerts"))["alerts"]

@@ -42,7 +42,7 @@ def test_one_short_job_tries_a_closed_node_after_the_pause_and_a_success_opens_i
     cluster.submit("short", "1:ppn=1", 600)
     cluster.submit("other", "1:ppn=1", 600)
     assert [cluster.runs(job) for job in ("long", "short", "other")] == [[], [], []]
-    assert "one job of up to 3600 s may try it from 2023-11-14 22:23:45 UTC on" in closed_words(cluster)
+    assert "one job of up to 60 min may try it from 2023-11-14 22:23:45 UTC on" in closed_words(cluster)
     cluster.at(625)
     assert [cluster.runs(job) for job in ("long", "short", "other")] == [[], [625], []]
     assert closed_words(cluster).endswith("job short tries it")

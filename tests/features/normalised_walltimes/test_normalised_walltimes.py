@@ -303,13 +303,17 @@ def test_equal_tasks_end_as_the_same_jobs_that_are_submitted_together(seed: int)
     [
         ({"normalised_walltimes": {}}, "", "it has no effect: set speed, or a speed in queues"),
         ({"normalised_walltimes": {"queues": {"a": 0}}}, "", "it has no effect"),
-        ({"normalised_walltimes": {"speed": 1}}, "", "it needs speeds of nodes: a table speeds"),
+        ({"normalised_walltimes": {"speed": 1}}, "", "it needs the speeds of nodes: set the table speeds"),
         (
             {"normalised_walltimes": {"speed": 3}, "speeds": {"n1": 2}},
             "speed",
-            "no node is as fast as 3: by speeds the fastest nodes have 2",
+            "no node has a speed of 3: in the table speeds the fastest has 2",
         ),
-        ({"normalised_walltimes": {"queues": {"a": 4}}, "speeds": {"n1": 2}}, "a", "no node is as fast as 4"),
+        (
+            {"normalised_walltimes": {"queues": {"a": 4}}, "speeds": {"n1": 2}},
+            "a",
+            "no node has a speed of 4",
+        ),
         ({"normalised_walltimes": {"speed": 0}, "speeds": {"n1": 2}}, "speed", "greater than 0"),
     ],
 )

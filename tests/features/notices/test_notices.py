@@ -329,8 +329,8 @@ def test_altered_walltime_of_a_run_is_mailed_once_across_restarts(
         look(notifier, 1)
         (letter,) = mail_server.letters
         subject = " ".join(letter["Subject"].split())
-        assert subject == f"[{loop.name}] job 2: its walltime is 02:00:00 now, it was 01:30:00"
-        assert "It runs until " in str(letter.get_payload())
+        assert subject == f"[{loop.name}] job 2: its walltime is now 02:00:00, before 01:30:00"
+        assert "It ends at " in str(letter.get_payload())
         assert "checkjob 2" in str(letter.get_payload())
         # The next run of a job that returned to its queue is another one.
         facts = replace(loop.published.ids["2"].facts, state="Q", shares=(), started=None)
@@ -572,7 +572,7 @@ def test_wrong_relay_password_is_logged_and_no_mail_sent(
 def test_password_file_must_be_private_and_not_empty(tmp_path: Path) -> None:
     secret = tmp_path / "password"
     about = mail_settings("127.0.0.1:25", starttls=True, user="schedd", password_file=secret)
-    for mode, text, said in ((0o640, "x", "chmod 0600"), (0o600, "", "no password in it")):
+    for mode, text, said in ((0o640, "x", "chmod 0600"), (0o600, "", "the file has no password")):
         secret.write_text(text)
         secret.chmod(mode)
         with pytest.raises(SettingsError, match=said):
@@ -656,10 +656,10 @@ def test_subscriptions_are_stored_counted_and_removed_by_their_user(store: Store
         ({"relay": "mail.example.org"}, "relay"),
         ({"relay": "mail.example.org:25"}, "needs a sender"),
         ({"user": "schedd"}, "belong together"),
-        ({"user": "schedd", "password_file": "/x"}, "over TLS alone"),
-        ({"ca_file": "/x"}, "starttls = true alone"),
-        ({"commands": {"sms": ["sms"]}}, "whole path"),
-        ({"commands": {"sms": []}}, "whole path"),
+        ({"user": "schedd", "password_file": "/x"}, "only over TLS"),
+        ({"ca_file": "/x"}, "only with starttls = true"),
+        ({"commands": {"sms": ["sms"]}}, "absolute path"),
+        ({"commands": {"sms": []}}, "absolute path"),
     ],
 )
 def test_invalid_notification_settings_are_refused(wrong: dict[str, Any], said: str) -> None:

@@ -331,7 +331,7 @@ def test_a_job_in_a_reservation_and_a_partition_keeps_to_both() -> None:
     ("rules", "words"),
     [
         ({"sets": {"a": {}}}, "it has no nodes: set nodes, properties or every_node"),
-        ({"sets": {"all": {"nodes": ["n1"]}}}, "this name means any partition"),
+        ({"sets": {"all": {"nodes": ["n1"]}}}, "this name stands for any partition"),
         ({"default": ["a"]}, "there is no partition a in sets"),
         ({"defaults": [{"who": "user", "name": "ann"}]}, "it has no effect"),
         ({"defaults": [{"who": "user", "name": "ann", "allowed": ["b"]}]}, "there is no partition b in sets"),

@@ -193,7 +193,7 @@ def test_failed_switch_off_leaves_the_node_on_and_is_retried_later() -> None:
     (order,) = [one for one in cluster.decisions if isinstance(one, Switch)]
     cluster.send(cluster.done(order, done=False, code=7, text="no such BMC"))
     assert cluster.alerts("power") == [
-        "node n1 could not be switched off: no such BMC; the next try is in 1800 s"
+        "node n1 could not be switched off: no such BMC; the next try is in 30 min"
     ]
     cluster.submit("1")
     assert cluster.runs("1") == [140]

@@ -85,5 +85,5 @@ def test_a_restart_keeps_the_cap() -> None:
 
 
 def test_a_cap_without_watts_of_nodes_is_refused() -> None:
-    with pytest.raises(ValidationError, match="power_caps need watts"):
+    with pytest.raises(ValidationError, match="power_caps need the watts"):
         SiteSettings.model_validate({"power_caps": [{"watts": 500}]})

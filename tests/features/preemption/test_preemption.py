@@ -575,10 +575,10 @@ def waiting_preemptor(**preemption: Any) -> PreemptingCluster:
 @pytest.mark.parametrize(
     ("preemption", "words"),
     [
-        ({"resources": {"preempt_targets": "NONE"}}, ", as it requests with preempt_targets=NONE"),
+        ({"resources": {"preempt_targets": "NONE"}}, ", as it requests (preempt_targets=NONE)"),
         ({"windows": ["2023-11-15T00:00/2023-11-15T06:00 FREQ=DAILY UTC"], "gain": 9_000},
-         ": no window of preemptions is open until 2023-11-15 00:00:00 UTC"),
-        ({"targets": {"queues": ["other"]}}, ": no job runs that may be preempted"),
+         ": preemptions are not permitted at this time until 2023-11-15 00:00:00 UTC"),
+        ({"targets": {"queues": ["other"]}}, ": no running job may be preempted"),
         ({"methods": ["checkpoint"]}, "1 that permits none of the methods (checkpoint)"),
         ({"resources": {"preempt_targets": "queue=other"}}, "1 outside its preempt_targets"),
         ({"min_run": 9_990}, "1 with a run of less than 3 h"),
@@ -692,7 +692,7 @@ def test_running_jobs_show_their_risk_of_preemption_by_the_past_rate() -> None:
     cluster.at(41_200)
     (risk,) = [note for note in cluster.view("more0").notes if "risk" in note]
     # One preemption in 3 * 40,000 + 1,000 s of running, and 48,800 s to go: 1 - exp(-0.40).
-    assert risk == "a risk of 33 % of being preempted before its end, by the past week's rate"
+    assert risk == "its risk of being preempted before its end is 33 %, by the rate of the past week"
     assert order.job_id not in ("now", "more0")
 
 

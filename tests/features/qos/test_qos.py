@@ -106,7 +106,7 @@ def test_a_qos_that_is_not_open_is_never_planned() -> None:
     site = QosSite()
     site.submit("1", owner="cyd@x", group="bio", resources={"qos": "high"})
     assert site.never("1") == (
-        "it requests QOS high, which is open neither to user cyd, group bio nor to queue batch: "
+        "it requests QOS high, which neither user cyd, group bio nor queue batch may use: "
         "qalter -l qos=NAME with one of normal, low"
     )
     assert f"{NEVER}: it requests QOS high" in site.view("1").why

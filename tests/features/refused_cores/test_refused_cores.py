@@ -61,7 +61,7 @@ def test_cores_that_are_not_refused_are_used() -> None:
     (one,) = refused_cores(cluster.engine.state).values()
     assert (one.cores, one.again_at - T) == (2, 65)
     assert (
-        "4 of its 4 cores are free by its list; 2 are left out of the plan"
+        "it lists 4 of the 4 cores as free; the plan does not use 2 of them"
         in cluster.alerts("refused_cores")[0]
     )
 

@@ -263,11 +263,11 @@ def test_transferred_array_reports_its_jobs(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"array": "6-4"}, "the last index is not before the first"),
+        ({"array": "6-4"}, "the last index must not be before the first"),
         ({"array": "0-100000"}, "at most 100000"),
         ({"array": "0-4,7"}, "pattern"),
-        ({"array": "0-4", "booked": True}, "an array has no booking"),
-        ({"array": "0-4", "keep_for": 60}, "no place is kept"),
+        ({"array": "0-4", "booked": True}, "an array cannot have booking"),
+        ({"array": "0-4", "keep_for": 60}, "cannot have booking, booked or keep_for"),
     ],
 )
 def test_invalid_array_transfer_is_refused(

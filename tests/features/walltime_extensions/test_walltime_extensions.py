@@ -154,7 +154,7 @@ def test_only_free_time_is_used_unless_others_may_start_later() -> None:
     cluster.submit("3", walltime=100, nodes="2:ppn=4")
     cluster.at(900)
     assert not cluster.orders()
-    assert "planned jobs or reservations need its resources then" in cluster.notes("1")
+    assert "planned jobs or reservations need its resources at that time" in cluster.notes("1")
     later = ExtendingCluster(2, delay=400, more={"slack": 600})
     later.submit("1", walltime=1_000, runtime=2_000)
     later.submit("2", walltime=1_000, queue="other")
@@ -165,7 +165,7 @@ def test_only_free_time_is_used_unless_others_may_start_later() -> None:
     change = later.view("3").last_change
     assert change is not None
     assert change.cause == Cause.EXTENDED
-    assert "job 1 gets a longer walltime" in change.words
+    assert "the walltime of job 1 is extended" in change.words
 
 
 def test_a_job_moves_to_other_nodes_rather_than_wait() -> None:
@@ -333,7 +333,7 @@ _PRICES = {"prices": [{"core_hour": 3.6}], "cost_limits": "hard"}
             {"limits": [{**_USED, "amount": 4_000}]},
             "",
             0,
-            "a limit of use or its account has too little left",
+            "too little is left of a limit on use, or of its account's budget",
         ),
         ({"limits": [{**_USED, "amount": 4_800}]}, "", 1_200, ""),
         ({"limits": [{**_USED, "amount": 5_600}, _ELIGIBLE]}, "", 1_400, ""),

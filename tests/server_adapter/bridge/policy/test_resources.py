@@ -67,7 +67,7 @@ async def test_the_alternative_that_ends_first_is_planned(bench: Bench) -> None:
     answer = await bench.planned(job, at=0)
     assert sum(share["cpus"] for share in answer["planned_nodes"]) == 4
     assert answer["walltime"] == 100
-    assert any("of its alternatives the one that ends first" in note for note in answer["notes"])
+    assert any("the one of its alternatives that ends first" in note for note in answer["notes"])
 
 
 async def test_resources_reported_by_a_mom_are_counted_on_its_node(bench: Bench) -> None:
