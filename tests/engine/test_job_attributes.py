@@ -230,6 +230,25 @@ def test_a_start_that_passes_while_a_node_is_down_is_not_written_as_a_planned_st
     assert not any("cannot be used" in note for note in cluster.view("2").notes)
 
 
+def test_a_requeued_job_shows_its_new_start_at_once() -> None:
+    """A job that `qrun` had started before its time showed its start of before, while the server's comment
+    said that it runs, until the pause between two publications was over.
+    """
+    cluster = Cluster(slack=5_000, publish_starts=True, publish_pause=3_600)
+    cluster.submit("1", "1:ppn=3", walltime=1_000)
+    cluster.submit("2", "1:ppn=4", walltime=600)
+    cluster.submit("3", "1:ppn=1", walltime=2_000)
+    cluster.at(10)
+    assert [written.planned_start for written in cluster.attribute_writes("2")] == [T + 1_000]
+    cluster.send(*cluster.server.start("2", (ShareFacts("n1", 4),)))
+    cluster.at(100)
+    cluster.server.jobs["2"] = replace(cluster.server.jobs["2"], exit_status=271)
+    cluster.send(*cluster.server.requeue("2"))
+    cluster.at(101)
+    assert cluster.start("2") == 2_100
+    assert [written.planned_start for written in cluster.attribute_writes("2")] == [T + 1_000, T + 2_100]
+
+
 def test_message_of_a_rejecting_hook_is_shown_with_the_next_start() -> None:
     cluster = Cluster(publish_starts=True)
     cluster.obeys = False

@@ -76,9 +76,13 @@ def displayed_start(published: int, planned: int, now: int) -> int:
 
 
 def mark_requeued(state: "EngineState", before: JobRecord, record: JobRecord) -> None:
-    """Mark a job that waits again: nothing was published while it started."""
+    """Mark a job that waits again: nothing was published while it started. What was published before it ran
+    is replaced at once.
+    """
     if state.publishes_starts and record.phase in _WAITS and before.phase not in _WAITS:
         state.first_start_ahead = None
+        if before.phase is Phase.RUNNING:
+            state.published_start[record.slot] = -1
         slot = slice(record.slot, record.slot + 1)
         planned = np.array([state.plan.start(record.slot)])
         state.updates_marked = True
