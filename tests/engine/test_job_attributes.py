@@ -157,6 +157,18 @@ def test_memory_is_shown_in_the_units_of_users(asked: str, said: str) -> None:
     assert cluster.attribute_writes("1")[0].text == f"{NEVER}: {said} on a node; the largest has 1gb"
 
 
+def test_memory_that_a_job_did_not_request_is_named_as_the_sites_default() -> None:
+    cluster = Cluster(publish_starts=True, mem_per_core=2 << 20)
+    cluster.node("n1", mem=4 << 20)
+    for number, mem in (("1", {}), ("2", {"mem": "8gb"})):
+        cluster.submit(number, "1:ppn=4", resources=mem)
+        (written,) = cluster.attribute_writes(number)
+        assert written.text.startswith("never on this cluster: 8gb mem on a node; the largest has 4gb")
+        assert ("it requests no memory, so the site's amount for each core counts" in written.text) != bool(
+            mem
+        )
+
+
 def test_ignored_parts_of_a_request_are_shown_with_the_start() -> None:
     cluster = Cluster(publish_starts=True)
     cluster.submit("1", walltime=1000)

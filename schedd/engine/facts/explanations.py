@@ -1,5 +1,6 @@
 """Explanations of a job, each one line."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -9,6 +10,7 @@ from schedd.name_list import shorten_list
 
 _NAMED = 3
 _CAME_BACK = "it was back in its queue"
+_MEMORY = re.compile(r"\bmem\b|has all that a unit needs")
 
 
 def request_notes(record: JobRecord) -> list[str]:
@@ -21,6 +23,8 @@ def request_notes(record: JobRecord) -> list[str]:
         found += understood.request.notes
     if understood.assumed and understood.request is not None and not isinstance(record.answer, Never):
         found.append(f"walltime assumed to be {understood.walltime} s")
+    if understood.assumed_mem and isinstance(record.answer, Never) and _MEMORY.search(str(record.answer)):
+        found.append("it requests no memory, so the site's amount for each core counts")
     return found
 
 
