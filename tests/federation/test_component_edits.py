@@ -131,7 +131,7 @@ def test_a_component_that_no_cluster_can_run_is_named_with_the_reason(
     fresh = simulation.submit({"nodes": "1:ppn=9"}, {"nodes": "1:ppn=4"})
     simulation.go(5)
     notes = simulation.federation.coallocation_operations.notes[fresh]
-    assert notes.count(f"cannot run component 1: {NEVER}: 9 cpus of a node") == 3
+    assert notes.count(f"cannot run component 1: {NEVER}: 9 cpus on a node") == 3
 
 
 def test_a_longer_component_lengthens_all(simulation: SimulatedFederation) -> None:

@@ -14,11 +14,13 @@ from schedd.plan.kernels.layout import DUR
 from schedd.plan.plan import Plan
 from schedd.predict import (
     LEVELS,
+    CalibratedStart,
     Prediction,
     StartCalibration,
     WaitBand,
     decode_starts,
     draw_levels,
+    is_unchanged,
     running_slots,
     sample_run_times,
     start_quantiles,
@@ -355,3 +357,22 @@ def test_late_starts_of_jobs_due_in_minutes_do_not_move_p90_of_long_waits() -> N
     near = calibration.estimate(now, now + 1, now + 1, now + 1)
     assert now + 800 <= near.p90 <= now + 3_600
     assert calibration.estimate(now, now + hours, now + hours, now + hours).p90 == now + hours
+
+
+@pytest.mark.parametrize(
+    ("p50", "p90", "unchanged"),
+    [
+        (2_000, 10_000, True),
+        (3_500, 10_000, True),
+        (4_100, 10_000, False),
+        (2_000, 8_100, False),  # P90 is much earlier than the published one
+        (2_000, 3_000, False),
+        (2_059, 2_060, False),
+    ],
+)
+def test_estimate_is_published_again_when_it_moved_by_a_quarter_of_its_uncertainty(
+    p50: int, p90: int, unchanged: bool
+) -> None:
+    old = CalibratedStart(2_000, 10_000)
+    assert is_unchanged(old, CalibratedStart(p50, p90), 1_000) is unchanged
+    assert not is_unchanged(old, CalibratedStart(p50, p90), 2_000), "its P50 has passed"

@@ -239,7 +239,7 @@ def changed(queued: JobQueued, **facts: object) -> JobQueued:
 def test_impossible_jobs_and_queue_policies_are_explained() -> None:
     with planner(publish_starts=False) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=9"), job("2", nodes="1:ppn=x")]).result(WAIT_S)
-        assert get_explanation(loop, "1").why.startswith(f"{NEVER}: 9 cpus of a node")
+        assert get_explanation(loop, "1").why.startswith(f"{NEVER}: 9 cpus on a node")
         assert (get_explanation(loop, "2").state, get_explanation(loop, "2").blockers) == ("never", ())
         assert explain(loop.fork().result(WAIT_S), "3", T) is None
     with planner(publish_starts=False, policy="fcfs") as loop:

@@ -174,11 +174,11 @@ def test_events_are_acknowledged_after_the_journal_stored_them() -> None:
 
 
 def test_permanently_failing_journal_stops_the_planner_with_a_reason() -> None:
-    with planner(FailingJournal([StatementRejected("no")] * 1_000)) as loop:
+    with planner(FailingJournal([StatementRejected("no such column")] * 1_000)) as loop:
         with pytest.raises(PlannerStopped):
             loop.submit([node("n1")]).result(WAIT_S)
         assert not loop.alive
-        assert "StatementRejected" in loop.failure
+        assert "no such column" in loop.failure
         assert "stopped" in loop.published.stale
         with pytest.raises(PlannerStopped):
             loop.submit([node("n2")])
@@ -198,7 +198,7 @@ def test_planner_without_database_continues_after_an_error_and_requests_a_snapsh
             return take()
 
         monkeypatch.setattr(loop._inbox, "next_deliveries", failing)
-        with pytest.raises(PlannerStopped, match="MemoryError"):
+        with pytest.raises(PlannerStopped, match="no memory is left"):
             loop.submit([job("2")]).result(WAIT_S)
         wait_until(lambda: loop.alive)
         assert loop.pending == 0

@@ -116,7 +116,7 @@ def test_booking_moves_are_shown(run: Run) -> None:
         (("add", "b", "-l", "nodes=1", "--for", "2h"), "say when: --at, or --by (and --after)"),
         (("add", "b", "-l", "nodes=1", "--for", "soon", "--by", "+5h"), "soon: not a duration"),
         (("add", "b", "-l", "nodes=1:ppn", "--for", "2h", "--by", "+5h"), "ppn"),
-        (("add", "b", "-l", "nodes=1:ppn=9", "--for", "2h", "--by", "+5h"), "9 cpus of a node"),
+        (("add", "b", "-l", "nodes=1:ppn=9", "--for", "2h", "--by", "+5h"), "9 cpus on a node"),
         (("freeze", "nobody"), "nobody"),
         (("add", "b", "-l", "nodes=1", "--by", "+5h"), "say how long: --for"),
         (("add", "b", "-l", "trl=2@3600", "--for", "2h", "--by", "+5h"), "leave duration out"),
