@@ -61,7 +61,8 @@ class WorkRecord:
         if not self.recent:
             return ""
         state = "is down" if self.down else "was started again"
-        return f"{self.name}: {self._why}; it {state} ({self.failures} failures)"
+        count = "1 failure" if self.failures == 1 else f"{self.failures} failures"
+        return f"{self.name}: {self._why}; it {state} ({count})"
 
     def begin(self) -> None:
         """Note a start."""
