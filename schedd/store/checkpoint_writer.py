@@ -50,10 +50,10 @@ _MAX_REPLAY_FACTOR = 3  # replay <= factor * processor time of one checkpoint
 _MIN_PIECE_S = 0.001  # processor time between two pauses
 FORKED_SIZE = 20_000
 """Jobs and nodes from which on a checkpoint is encoded in a forked process: it takes a second or longer."""
-_FORKED_REPLAY_S = 3.0
-_FORKED_REPLAY_FACTOR = 1
-"""The same as for ``_MAX_REPLAY_S`` and its factor, after a checkpoint of a forked process, which does not
-delay the engine."""
+_FORKED_REPLAY_S = 4.0
+_FORKED_REPLAY_FACTOR = 1.5
+"""The same as for ``_MAX_REPLAY_S`` and its factor, after a checkpoint of a forked process, which delays the
+engine less."""
 _PACKED_TOGETHER = 1 << 15
 """Bytes that are compressed in one call: each call waits for the interpreter lock."""
 
@@ -67,12 +67,9 @@ class CheckpointWriter:
 
     Large checkpoints are written less often: writing takes at most 1 / 20 of the time. An exception limits
     the replay after a crash: the next checkpoint is due as soon as the engine's thread has used 6 s of
-    processor time, and three times the cost of a checkpoint, since the last one (3 s, and once the cost, if
-    that was encoded in a forked process). Encoding in the thread pauses between small pieces so that it does
-    not delay answers to readers; it does not pause while a caller waits for the end.
-
-    Only the engine's thread may use ``is_due`` and ``start``: they measure the processor time of the calling
-    thread.
+    processor time, and three times the cost of a checkpoint, since the last one (4 s, and 1.5 times the cost,
+    if that was encoded in a forked process). Encoding in the thread pauses between small pieces so that it
+    does not delay answers to readers; it does not pause while a caller waits for the end.
     """
 
     def __init__(self, every: float) -> None:
@@ -83,6 +80,8 @@ class CheckpointWriter:
         """Processor time of the engine's thread at the start of the last checkpoint; negative before the
         first call."""
         self._forked = False  # whether the last checkpoint was encoded in a forked process
+        self.is_urgent = False
+        """Whether the last checkpoint is a large one, and was due since the engine had worked for long."""
         self._pause = _PAUSE_FACTOR
         self._started = time.monotonic()
         self._work: Future[float] | None = None
@@ -107,7 +106,9 @@ class CheckpointWriter:
 
     def start(self, state: FrozenContent, store: Callable[[bytes, bytes], None]) -> None:
         """Encode and compress a checkpoint and its facts in a thread, then call ``store`` with both."""
-        self._pause = _BUSY_PAUSE_FACTOR if self._busy else _PAUSE_FACTOR
+        busy = self._busy
+        self.is_urgent = busy and state.size >= FORKED_SIZE
+        self._pause = _BUSY_PAUSE_FACTOR if busy else _PAUSE_FACTOR
         self._started = time.monotonic()
         self._worked = time.thread_time()
         self._work = run_in_thread("checkpoint", partial(self._make, state, store))

@@ -26,6 +26,9 @@ _PENDING = 1_000
 _MAX_TRANSACTIONS = 100
 """Maximum number of history transactions per checkpoint, and of a purge; most have 50 to 500 rows."""
 _PURGE_INTERVAL_S = 60.0  # rows are kept for days, and a look at the oldest of each table costs 30 ms
+_HISTORY_INTERVAL_S = 60.0
+"""Time between two updates of the history while a large cluster is busy: they take the interpreter lock from
+the engine, and the next checkpoint waits for them."""
 _MIN_PAUSE_S = 0.02
 _PAUSE_FACTOR = 4  # pause = factor * processor time of the last transaction
 _NO_MORE = object()
@@ -167,7 +170,8 @@ class DurableJournal:
     """The journal of one cluster in a store.
 
     Checkpoints are written at most every ``every`` seconds, by a thread of its own; see CheckpointWriter.
-    After each one, that thread updates the history of jobs and nodes; once a minute it deletes expired rows.
+    After each one, that thread updates the history of jobs and nodes (while a large cluster is busy, once a
+    minute); once a minute it deletes expired rows.
     """
 
     def __init__(
@@ -197,6 +201,7 @@ class DurableJournal:
         self._noting: Iterator[None] | None = None
         self.history_error: Exception | None = None  # the thread that writes checkpoints sets it
         self._purge_at = 0.0  # monotonic time of the next purge
+        self._history_at = time.monotonic() + _HISTORY_INTERVAL_S  # from then on, also while it is busy
 
     def use_settings(self, settings: str) -> None:
         """Record these settings with the next batch, before its decisions are published."""
@@ -341,6 +346,8 @@ class DurableJournal:
                     self._mark.sync()
                 if must:  # a caller waits
                     return
+                if self._background.is_urgent and time.monotonic() < self._history_at:
+                    return
                 try:
                     self._update_history(now)
                 except NotLeader:
@@ -349,6 +356,7 @@ class DurableJournal:
                     self.history_error = error
                 else:
                     self.history_error = None
+                self._history_at = time.monotonic() + _HISTORY_INTERVAL_S
 
             self._background.start(freeze(), store_checkpoint)
         return (self._background.finished(wait=True) if must else False) or kept

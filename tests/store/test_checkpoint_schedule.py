@@ -192,8 +192,24 @@ def test_checkpoints_of_another_process_are_more_frequent(
     one.start(StoredState(size=FORKED_SIZE), lambda *_: None)
     assert one.finished(wait=True)
     clocks["clock"] += 5
-    clocks["worked"] += 3.9  # less than the cost of a checkpoint
+    clocks["worked"] += 5.9  # less than 1.5 times the cost of a checkpoint
     assert is_due(one) is False
     clocks["worked"] += 0.1
     assert is_due(one)
+    one.close()
+
+
+@pytest.mark.parametrize(
+    ("worked", "size", "urgent"), [(60, FORKED_SIZE, True), (60, 0, False), (0, FORKED_SIZE, False)]
+)
+def test_only_large_checkpoints_of_a_busy_engine_are_urgent(
+    clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch, worked: float, size: int, urgent: bool
+) -> None:
+    monkeypatch.setattr(checkpoint_writer, "call_in_fork", lambda *_: ((b"body", b"facts"), 4.0))
+    one = CheckpointWriter(0.0)
+    assert is_due(one)
+    clocks["worked"] += worked
+    one.start(StoredState(size=size), lambda *_: None)
+    assert one.finished(wait=True)
+    assert one.is_urgent is urgent
     one.close()
