@@ -71,6 +71,8 @@ class ForecastWorld:
 
     ``start_delay`` is the mean time in seconds from a run decision to the start, ``end_delay`` from an end to
     its report. A round of forecasts is computed after ``first_round`` seconds and then every ``round_every``.
+    Between the two times of ``stop``, in seconds after the begin, the daemon does not run; estimates which
+    this spoils do not count in the coverage.
     With ``past`` the runs before the begin are known, as the demo's daemon knows them from its log.
     Workloads of different ``seed`` have no job in common.
     """
@@ -82,6 +84,7 @@ class ForecastWorld:
     first_round: int = 300
     round_every: int = 900
     past: bool = False
+    stop: tuple[int, int] = (0, 0)
     seed: int = 0
     now: int = _BEGIN
     started: dict[str, int] = field(default_factory=dict)
@@ -142,6 +145,8 @@ class ForecastWorld:
         while True:
             wake = self.engine.next_wake
             moment = max(self.now, min(self._moments[0][0], wake if wake is not None else until + 1))
+            if self.stop[0] <= moment - _BEGIN < self.stop[1]:
+                moment = _BEGIN + self.stop[1]
             if moment > until:
                 return
             self.now = moment
@@ -159,7 +164,7 @@ class ForecastWorld:
 
     def coverage(self, *kinds: str) -> Coverage:
         """Return the coverage of the estimates of these kinds (none: all)."""
-        return self._coverage([one for _, one in self.issued if not kinds or one.kind in kinds])
+        return self._coverage([(at, one) for at, one in self.issued if not kinds or one.kind in kinds])
 
     def final_outcomes(self, kind: EstimateKind, hours: int) -> list[bool]:
         """Return for each estimate of ``kind`` in the first ``hours`` whether P90 covers the start.
@@ -173,14 +178,22 @@ class ForecastWorld:
 
     def near_coverage(self) -> Coverage:
         """The same for starts within ten minutes."""
-        return self._coverage([one for at, one in self.issued if one.start <= at + _NEAR_S])
+        return self._coverage([(at, one) for at, one in self.issued if one.start <= at + _NEAR_S])
 
-    def _coverage(self, estimates: list[ExpectedFacts]) -> Coverage:
+    def _coverage(self, issued: list[tuple[int, ExpectedFacts]]) -> Coverage:
         # Estimates are chosen by their own time, not by the start: the first ones to start are early ones.
+        estimates = [one for at, one in issued if not self._is_stopped(at, one)]
         p50 = [self._started_by(one.start, one) for one in estimates if one.start <= self.now]
         p90 = [self._started_by(one.by, one) for one in estimates if one.by <= self.now]
         width = median(one.by - one.start for one in estimates)
         return Coverage(mean(p50), len(p50), mean(p90), len(p90), round(width))
+
+    def _is_stopped(self, at: int, estimate: ExpectedFacts) -> bool:
+        """Whether a stop of the daemon spoils the estimate, as the engine knows it."""
+        predictor = find_predictor(self.engine.state)
+        assert predictor is not None
+        until = min(estimate.by, self.started.get(estimate.job_id, FOREVER))
+        return predictor.halts.affect(at, estimate.by, until)
 
     def _started_by(self, moment: int, estimate: ExpectedFacts) -> bool:
         return self.started.get(estimate.job_id, FOREVER) <= moment
