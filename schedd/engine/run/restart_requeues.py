@@ -13,7 +13,7 @@ from schedd.engine.rank.promises import make_promise, record_plan_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.rank.ranking import move_past_lower_ranks
 from schedd.model import FOREVER
-from schedd.plan.columns import PLANNED
+from schedd.plan.columns import PLANNED, Ints
 
 
 def note_requeue_by_restart(state: EngineState, record: JobRecord) -> bool:
@@ -43,8 +43,21 @@ def restore_turns(state: EngineState, event: str) -> None:
             if state.plan.state(record.slot) != PLANNED:
                 continue  # its nodes are not up yet
             with JobErrorGuard(state, job_id, event):
-                _move_before(state, event, record, waits_since > since)
+                _move_before(state, event, record, _jobs_after(state, record, waits_since, since))
         del state.requeued_by_restart[job_id]
+
+
+def _jobs_after(
+    state: EngineState, record: JobRecord, waits_since: Ints, since: int
+) -> npt.NDArray[np.bool_]:
+    """Return by slot whether a job came after this one, which waited ``since``; of jobs that were found at
+    the same time, those submitted later.
+    """
+    later: npt.NDArray[np.bool_] = waits_since > since
+    for slot in np.flatnonzero(waits_since == since).tolist():
+        other = state.by_slot[slot]
+        later[slot] = other is not None and other.facts.submitted > record.facts.submitted
+    return later
 
 
 def _move_before(state: EngineState, event: str, record: JobRecord, later: npt.NDArray[np.bool_]) -> None:
