@@ -146,9 +146,9 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         )
         return True
     suspended = [job for job in parts["running"] if job.job_state == _SUSPENDED]
-    shown = parts | {"running": [job for job in parts["running"] if job.job_state != _SUSPENDED]}
+    listed = parts | {"running": [job for job in parts["running"] if job.job_state != _SUSPENDED]}
     show = {"running": _running, "planned": _planned, "blocked": _blocked}
-    for name, part in shown.items():
+    for name, part in listed.items():
         if name == "planned" and suspended and "running" in wanted:
             rows = suspended if args.subjobs else fold_arrays(suspended)
             print(_running(rows, session.now, "SUSPENDED") + "\n")
@@ -156,12 +156,12 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
             rows = part if args.subjobs else fold_arrays(part)
             print(show[name](rows, session.now) + "\n")
     cluster = session.cluster
-    busy = sum(job.cpus or 0 for job in shown["running"])
+    busy = sum(job.cpus or 0 for job in listed["running"])
     also = f", {len(suspended)} suspended" if suspended else ""
     whose = f" of {args.user}" if args.user else ""
     print(
         f"{len(jobs)} job{'s' * (len(jobs) != 1)}{whose}: "
-        f"{len(shown['running'])} running on {busy} of {cluster.cpus} cpus{also}, "
+        f"{len(listed['running'])} running on {busy} of {cluster.cpus} cpus{also}, "
         f"{len(parts['planned'])} planned, {len(parts['blocked'])} without a start"
     )
     if cluster.halted and cluster.mode != "scheduler":  # else it was said already
