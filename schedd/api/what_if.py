@@ -19,6 +19,7 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.what_if_admission import (
     VisibleJobs,
     all_jobs,
+    charge_notes,
     check_admission,
     group_notes,
     is_unaltered,
@@ -32,6 +33,7 @@ from schedd.engine import (
     JobRecord,
     Phase,
     PlanSnapshot,
+    job_refusal,
     slots_named,
 )
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
@@ -340,6 +342,8 @@ class _RequestEvaluator:
         if admission.refusals:
             outcome = replace(outcome, answer=Never(admission.refusal), **_NO_START)
             expected, promise = UNKNOWN, FOREVER
+        elif isinstance(outcome.answer, Never) and job_refusal(copy.published, facts) is not None:
+            outcome = replace(outcome, **_NO_START)  # no smaller request makes a rule admit the job
         outcome = replace(outcome, notes=self._notes(facts, outcome, admission, own_forecast))
         if expecting is not None and isinstance(outcome.answer, StartKnown):
             outcome = _with_likely_starts(
@@ -370,6 +374,7 @@ class _RequestEvaluator:
             *self._dependency.notes,
             *(group_notes(self._copy.published, facts) if self._job is None else ()),
             *stopped_queue_notes(self._copy.published, facts.queue, outcome),
+            *(charge_notes(self._copy.published, facts) if starts else ()),
         )
 
 

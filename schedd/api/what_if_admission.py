@@ -8,6 +8,7 @@ from schedd.dialect.array_request import ArrayRequest
 from schedd.engine import (
     JobRecord,
     PlanSnapshot,
+    charge_factor,
 )
 from schedd.service.questions.admission import Admission, admit, exceeded_limits
 from schedd.service.questions.plan_fork import PlanFork
@@ -105,6 +106,13 @@ def group_notes(published: PlanSnapshot, facts: JobFacts) -> Iterator[str]:
             f"the group of {facts.owner.partition('@')[0]} is not known here: access and limits of groups do "
             "not count; name it with -W group_list="
         )
+
+
+def charge_notes(published: PlanSnapshot, facts: JobFacts) -> Iterator[str]:
+    """Yield a remark if a job's account is charged another amount than the prices of its nodes."""
+    factor = charge_factor(published, facts) if published.settings.site.economy.prices else 1.0
+    if factor != 1:
+        yield f"its account is charged {factor:g} times this cost, by its QOS or partition"
 
 
 def _names_groups(plain: object) -> bool:

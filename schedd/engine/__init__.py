@@ -9,6 +9,7 @@ from schedd.engine.checkpoint import CheckpointError
 from schedd.engine.component.hook_values import PreemptedRun, Restriction, StartBarrier
 from schedd.engine.component.job_hooks import (
     awaits,
+    charge_factor,
     deadline_accuracy,
     first_estimates,
     job_delay_risk,
@@ -189,6 +190,7 @@ __all__ = [
     "awaits",
     "backfill_rule",
     "best_form",
+    "charge_factor",
     "components",
     "current_demand",
     "deadline_accuracy",

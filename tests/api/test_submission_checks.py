@@ -144,13 +144,17 @@ def test_access_to_qos_and_limits_of_users_are_those_of_the_caller(
     busy_cluster: TestClient, user: TestClient
 ) -> None:
     """A question of a user was one of nobody: no QOS that is open to some users was open to it."""
-    levels = {"high": {"users": [USER]}, "other": {"users": ["ann"]}}
+    levels = {"high": {"users": [USER], "charge": 2.5}, "other": {"users": ["ann"]}}
     limits = [{"qos": "high", "who": "user", "what": "cpus", "amount": 3}]
-    policy = {"qos": {"levels": levels}, "limits": limits}
+    policy = {"qos": {"levels": levels}, "limits": limits, "prices": [{"core_hour": 1.0}]}
     assert busy_cluster.put(f"{MAIN}/policy", json=policy).status_code == 200
     ask = partial(check_submission, user)
-    assert ask(request="nodes=1:ppn=2,walltime=600,qos=high")["answer"] == "start_known"
-    assert "QOS other, which neither user our-user" in ask(request="nodes=1,qos=other")["why"]
+    high = ask(request="nodes=1:ppn=2,walltime=600,qos=high")
+    assert high["answer"] == "start_known"
+    assert "its account is charged 2.5 times this cost, by its QOS or partition" in high["notes"]
+    closed = ask(request="nodes=1,qos=other", changes=True, windows=3, sooner=True)
+    assert "QOS other, which neither user our-user" in closed["why"]
+    assert (closed["changes"], closed["windows"]) == ([], []), "a smaller request is refused, too"
     assert ask(request="nodes=1:ppn=4,walltime=600,qos=high")["waiting_for"] == "limit"
 
 
