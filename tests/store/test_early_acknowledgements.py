@@ -124,6 +124,24 @@ def test_events_of_another_version_are_replaced_by_a_snapshot(url: str, tmp_path
     assert stored_bodies(url) == []
 
 
+def test_nothing_is_acknowledged_while_the_database_fails(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise DatabaseUnavailable("gone")
+
+    with leader(url, tmp_path) as loop:
+        with monkeypatch.context() as patch:
+            patch.setattr(loop._planner.journal, "commit_events", fail)
+            first = loop.submit([node("n1")])
+            wait_until(lambda: bool(loop.trouble))
+            handled = loop.submit([job("1.s")])
+            assert loop.store_delivery(b"{}", 1, handled) is None
+        assert first.result(WAIT_S).accepted == 1
+        assert handled.result(WAIT_S).accepted == 1
+        assert stored_bodies(url) == []
+
+
 class RecordingJournal(MemoryJournal):
     """A journal that keeps deliveries in memory, or fails."""
 

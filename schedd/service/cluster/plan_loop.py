@@ -122,9 +122,9 @@ class PlanLoop(PlannerCondition):
         ``handled``.
 
         The result is False if it was handled first, or could not be stored. None: the planner is too far
-        behind now.
+        behind now, or the database fails.
         """
-        if self._inbox.pending - events > _MOST_AHEAD:
+        if self.database_trouble or self._inbox.pending - events > _MOST_AHEAD:
             return None
         return self._acknowledgements.store(body, handled)
 

@@ -164,8 +164,12 @@ class PlannerCondition(ABC):
     @property
     def trouble(self) -> str:
         """Why the planner waits for its journal, or would have to; empty while it works."""
-        found = self._retries.trouble or self._planner.trouble
-        return found or (self._succession.trouble if self._succession is not None else "")
+        return self._retries.trouble or self._planner.trouble or self.database_trouble
+
+    @property
+    def database_trouble(self) -> str:
+        """Why the database is unavailable; empty while it works."""
+        return self._retries.trouble or (self._succession.trouble if self._succession is not None else "")
 
     @property
     def failing(self) -> str:
