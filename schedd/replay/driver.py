@@ -171,17 +171,20 @@ def run(
     """Run ``prepared`` under ``policy`` to the end of its last job. Raises ReplayDefectError.
 
     ``improver`` replaces ``searching``. ``expected_starts`` runs the replay twice, because the times of the
-    estimates depend on the waits.
+    estimates depend on the waits; once is enough if all jobs start as planned at their submission.
     """
     settings = settings or _settings(site, slack, queue_slack, weights, hold)
     searched = searching is not None or improver is not None
     settings = _with_machine_speeds(settings, prepared)
     settings = simulated_settings(settings, policy, validate=validate, searched=searched)
-    simulation = Simulation(prepared, settings, searching, outages, improver=improver)
+    first = StartEstimator(prepared) if expected_starts and not outages else None
+    simulation = Simulation(prepared, settings, searching, outages, first, improver)
     simulation.run(on_progress)
     schedule = simulation.schedule()
     if not expected_starts:
         return schedule
+    if first is not None and first.has_starts(schedule.start):
+        return replace(schedule, expected_figures=first.figures(schedule.killed))
     teller = StartEstimator(prepared, schedule.start)
     again = Simulation(prepared, settings, searching, outages, teller)
     again.run(on_progress)

@@ -1,7 +1,8 @@
 """Start estimates within a replay, as users would see them, and their accuracy.
 
-Waiting jobs are estimated at submission, at half of their wait, and an hour before their start. A first run
-of the same replay determines these times; an estimate uses nothing that happens later.
+Waiting jobs are estimated at submission, at half of their wait, and an hour before their start. These times
+follow from the starts planned at submission, if all jobs start then; otherwise a first run of the same replay
+determines them. An estimate uses nothing that happens later.
 """
 
 from bisect import insort
@@ -101,17 +102,22 @@ def planned_speed(state: EngineState, paced: bool) -> Callable[[str], float] | N
 class StartEstimator:
     """Estimates starts within a replay and stores the estimates. Times are those of the engine's clock."""
 
-    def __init__(self, prepared: Prepared, start: Ints) -> None:
-        """``start``: start of each job in the log's seconds."""
+    def __init__(self, prepared: Prepared, start: Ints | None = None) -> None:
+        """``start``: start of each job in the log's seconds; None: as planned at its submission."""
         self._jobs = prepared.jobs
-        self._start = start + prepared.offset
+        self._offset = prepared.offset
+        self._as_planned = start is None
+        self._new: list[int] = []  # jobs that arrived in this second, without a planned start yet
+        self.is_valid = True
+        """Whether all jobs have started as planned; otherwise estimates were at wrong times, and end."""
+        n = len(prepared.jobs)
+        self._start = np.full(n, _NOT, np.int64) if start is None else start + prepared.offset
         self._submit = np.array([job.submit for job in prepared.jobs], np.int64) + prepared.offset
         self._learner = Learner()
         self._paced = prepared.site.paced
         speeds = prepared.site.speeds.values() if self._paced else (1.0,)
         self._slowest, self._fastest = min(speeds), max(speeds)
         self._kinds = tuple(StartCalibration() for _ in ESTIMATE_TIMES)
-        n = len(prepared.jobs)
         self._asked = np.full((len(ESTIMATE_TIMES), n), _NOT, np.int64)
         self._p50, self._p90, self._planned = (self._asked.copy() for _ in range(3))
         self._run50 = np.zeros(n, np.int64)
@@ -122,12 +128,36 @@ class StartEstimator:
 
     def queued(self, i: int, now: int) -> None:
         """Process the arrival of job number ``i``."""
+        if not self.is_valid:
+            return
         job = self._jobs[i]
         prediction = self._learner.predict_job(
             str(i), JobFeatures(job.user, job.estimate, job.procs, job.name, self._fastest), now
         )
         on_slowest = prediction.at_speed(self._slowest)  # the nodes of the workload's run times
         self._run50[i], self._run90[i] = on_slowest.p50, on_slowest.p90
+        if self._as_planned:
+            self._new.append(i)
+        else:
+            self._schedule_estimates(now, i)
+
+    def has_starts(self, start: Ints) -> bool:
+        """Return whether all estimates are for these starts, in the log's seconds."""
+        return self.is_valid and bool((self._start == start + self._offset).all())
+
+    def _note_planned_starts(self, state: EngineState) -> None:
+        """Take over the planned starts of the jobs that arrived in this second and have not started."""
+        for i in self._new:
+            record = state.records.get(str(i))
+            if self._start[i] == _NOT:
+                self._start[i] = (
+                    state.plan.start(record.slot) if record is not None and record.slot >= 0 else _NOT
+                )
+            self.is_valid &= bool(self._start[i] >= 0)
+            self._schedule_estimates(int(self._submit[i]), i)
+        self._new.clear()
+
+    def _schedule_estimates(self, now: int, i: int) -> None:
         wait = int(self._start[i]) - now
         if wait > 0:
             self._schedule_estimate(now, 0, i)
@@ -140,12 +170,20 @@ class StartEstimator:
 
     def started(self, i: int, now: int, speed: float) -> None:
         """Process a start on nodes of this ``speed``."""
+        if self._as_planned:
+            if self._start[i] == _NOT:  # in the second of its arrival
+                self._start[i] = now
+            self.is_valid &= bool(self._start[i] == now)
+        if not self.is_valid:
+            return
         self._learner.record_start(str(i), now, speed=speed)
         for kind in self._kinds:
             kind.record_start(str(i), now)
 
     def ended(self, i: int, now: int, *, killed: bool) -> None:
         """Process an end, normal or with the node."""
+        if not self.is_valid:
+            return
         if killed:
             self._learner.forget(str(i), now)
         else:
@@ -154,7 +192,8 @@ class StartEstimator:
 
     def estimate_starts(self, state: EngineState, before: int | None) -> None:
         """Compute all estimates due before ``before``, the next change of the plan (None: all)."""
-        while self._asks and (before is None or -self._asks[-1][0] < before):
+        self._note_planned_starts(state)
+        while self.is_valid and self._asks and (before is None or -self._asks[-1][0] < before):
             moment = -self._asks[-1][0]
             asked: list[tuple[int, int]] = []
             while self._asks and -self._asks[-1][0] == moment:

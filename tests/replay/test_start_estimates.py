@@ -1,7 +1,8 @@
-"""Start estimates in replays: computed in a second, identical run."""
+"""Start estimates in replays: computed in the only run, or in a second, identical one."""
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ from schedd.replay.driver import replay
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.result import TIMINGS
 from schedd.replay.searches import SearchSchedule
+from schedd.replay.simulation import Simulation
 from schedd.replay.site import equal_node_site, single_node_site
-from schedd.replay.start_estimates import StartEstimateFigures
+from schedd.replay.start_estimates import StartEstimateFigures, StartEstimator
 from schedd.replay.workload import Trace, TraceJob, select
 from tests.property_examples import some
 
@@ -96,6 +98,39 @@ def test_estimates_do_not_change_the_replay_and_are_deterministic() -> None:
         k: v for k, v in plain.items() if k not in apart
     }
     assert [rows[0][name] for name in accuracy] == [rows[1][name] for name in accuracy]
+
+
+def count_runs(monkeypatch: pytest.MonkeyPatch) -> list[Simulation]:
+    runs: list[Simulation] = []
+
+    def simulate(*args: Any, **named: Any) -> Simulation:
+        runs.append(Simulation(*args, **named))
+        return runs[-1]
+
+    monkeypatch.setattr("schedd.replay.driver.Simulation", simulate)
+    return runs
+
+
+def test_one_run_is_enough_if_all_jobs_start_as_planned_at_their_submission(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = count_runs(monkeypatch)
+    early = busy(60)
+    exact = replace(early, jobs=tuple(replace(job, estimate=job.run) for job in early.jobs))
+    once = replay(exact, "conservative", expected_starts=True).accuracy
+    assert len(runs) == 1
+    monkeypatch.setattr(StartEstimator, "has_starts", lambda *_: False)
+    assert replay(exact, "conservative", expected_starts=True).accuracy == once
+    assert len(runs) == 3
+
+
+@pytest.mark.parametrize("policy", some(["conservative", "easy"]))
+def test_two_runs_are_needed_if_jobs_start_earlier_than_planned(
+    monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    runs = count_runs(monkeypatch)
+    assert replay(busy(60), policy, expected_starts=True).accuracy is not None
+    assert len(runs) == 2
 
 
 def test_starts_are_estimated_on_several_nodes_and_with_searches() -> None:
