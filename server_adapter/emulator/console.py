@@ -116,7 +116,9 @@ async def _cut(server: SimulatedServer, arguments: Arguments) -> str:
 
 
 async def _restart(server: SimulatedServer, arguments: Arguments) -> str:
-    await server.restart(float(arguments[0]) if arguments else 0.5)
+    requeues = "requeue" in arguments
+    seconds = [one for one in arguments if one != "requeue"]
+    await server.restart(float(seconds[0]) if seconds else 0.5, requeues=requeues)
     return "restarted"
 
 
@@ -147,7 +149,7 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[SimulatedServer, Arguments], Awaita
     "rerun": ("rerun SECONDS          a rerun ends the run only after so long", _rerun),
     "silent": ("silent N               the next N requests get no answer", _silent),
     "cut": ("cut N [BYTES]          the next N replies end after so many bytes, with the connection", _cut),
-    "restart": ("restart [SECONDS]      all connections end; back after so long", _restart),
+    "restart": ("restart [SECONDS] [requeue]  all connections end; back after so long", _restart),
     "behave": ("behave                 all of these off, but for nodes", _behave),
     "skip": ("skip SECONDS           moves the simulated clock", _skip),
 }

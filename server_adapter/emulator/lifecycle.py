@@ -300,6 +300,16 @@ def requeue(cluster: Cluster, job: Job) -> None:
         _put_back(cluster, job)
 
 
+def requeue_all(cluster: Cluster) -> None:
+    """Requeue all running jobs, and end those that may not be, like a server that is shut down at once."""
+    for job in list(cluster.jobs.values()):
+        if job.state is JobState.RUNNING and job.order.rerunnable:
+            _put_back(cluster, job)
+        elif job.state is JobState.RUNNING:
+            release(cluster, job)
+            complete(cluster, job)
+
+
 def _requeued(cluster: Cluster, job: Job, run: int) -> None:
     if job.run == run and job.active:
         _put_back(cluster, job)

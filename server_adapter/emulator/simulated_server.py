@@ -122,9 +122,13 @@ class SimulatedServer(ABC):
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    async def restart(self, down: float = 0.5) -> None:
-        """Drops all connections, stays away for `down` real seconds, and comes back with all jobs."""
+    async def restart(self, down: float = 0.5, *, requeues: bool = False) -> None:
+        """Drops all connections, stays away for `down` real seconds, and comes back with all jobs; with
+        `requeues` as after `qterm -t immediate`.
+        """
         await self._stop_listening()
+        if requeues:
+            lifecycle.requeue_all(self.cluster)
         await asyncio.sleep(down)
         self._reset_after_restart()
         await self._listen()

@@ -54,3 +54,21 @@ async def test_jobs_start_after_a_restart_of_an_idle_server_without_grace_time(h
             await asyncio.sleep(0.1)
     await house.server.restart(down=0.5)
     await runs(house, submit(house, 0.2))
+
+
+@pytest.mark.parametrize("house", ["openpbs"], indirect=True)
+async def test_runs_that_a_restart_requeues_start_again_before_later_jobs(house: ProcessHarness) -> None:
+    """Subjobs counted as failed, and the jobs went behind those that had come after them."""
+    first = [submit(house, 3000.0) for _ in range(2)]
+    for job in first:
+        await runs(house, job)
+    later = [submit(house, 3000.0) for _ in range(2)]
+    async with asyncio.timeout(WAIT_S):
+        while len((await house.request("/jobs"))["jobs"]) < len(first) + len(later):
+            await asyncio.sleep(0.05)
+    await house.server.restart(down=0.2, requeues=True)
+    async with asyncio.timeout(WAIT_S):
+        while [house.server.cluster.runs.get(job) for job in first] != [2, 2]:
+            await asyncio.sleep(0.05)
+    assert [house.server.cluster.runs.get(job) for job in later] == [None, None]
+    assert "failed" not in (await house.request(f"/jobs/{first[0]}"))["why"]
