@@ -122,6 +122,7 @@ class Job:
     stopped: float = 0.0  # begin of the last suspension
     suspended_s: float = 0.0  # seconds of the past suspensions of this run
     completed: float | None = None
+    run_ended: float | None = None  # end of the last run of a requeued job
     exit_status: int | None = None
     runtime: float | None = None
     delete_requested: bool = False

@@ -320,6 +320,7 @@ def _put_back(cluster: Cluster, job: Job) -> None:
     job.run += 1
     job.requeueing = False
     job.exec_host = job.exec_port = job.exec_gpus = ""
+    job.run_ended = cluster.now
     if not job.finished:  # a finished job keeps its session and start time
         job.session = job.start_time = None
     job.started = job.ends = job.completed = job.runtime = None

@@ -172,7 +172,7 @@ def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribu
         "sample_starttime": job.eligible,
         "Execution_Time": job.not_before,
         "stime": job.start_time,
-        "obittime": job.completed if ran else None,
+        "obittime": job.completed if ran and job.exec_host else job.run_ended,
         "history_timestamp": job.completed,
     }
     optional |= {name: str(int(moment)) for name, moment in moments.items() if moment is not None}

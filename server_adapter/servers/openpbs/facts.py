@@ -74,6 +74,7 @@ JOB_ATTRIBUTES: Final = (
     "Checkpoint",
     "resources_released",
     "obittime",
+    "history_timestamp",
 )
 """Attributes requested for every job."""
 
@@ -183,11 +184,14 @@ def is_over(values: Values) -> bool:
 
 
 def ending(values: Values) -> Ending:
-    """Return the end of a job in state F, X or M, from the server's history."""
+    """Return the end of a job in state F, X or M, from the server's history.
+
+    The `obittime` of a job that was deleted in its queue is the end of an earlier run.
+    """
     held = shares(values.get("exec_vnode", ""))
     return Ending(
         exit_status=parse_number(values.get("Exit_status")),
-        completed=parse_time(values.get("obittime")),
+        completed=parse_time(values.get("obittime" if held else "history_timestamp")),
         started=parse_time(values.get("stime")) if held else None,
         starts=max(0, parse_number(values.get("run_count")) or 0),
         shares=held,

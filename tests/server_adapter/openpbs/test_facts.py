@@ -139,6 +139,18 @@ def test_the_end_of_a_run_comes_from_the_history() -> None:
     assert (end.exit_status, end.used, end.starts, end.shares) == (271, 60, 2, (ShareFacts("n1", 1),))
 
 
+def test_a_job_that_was_deleted_after_a_requeue_ended_at_its_deletion_and_not_with_its_run() -> None:
+    values = {
+        "job_state": "F",
+        "stime": "100",
+        "obittime": "160",
+        "run_count": "1",
+        "history_timestamp": "900",
+    }
+    assert ending(values).completed == 900
+    assert ending(values | {"exec_vnode": "(n1:ncpus=1)"}).completed == 160
+
+
 def test_the_exit_status_of_a_requeued_job_is_read_and_that_of_a_running_one_is_not() -> None:
     rerun = {"job_state": "Q", "run_count": "1", "Exit_status": "-11", "schedselect": "1:ncpus=1"}
     assert job_facts("1.s", rerun).exit_status == -11
