@@ -516,3 +516,20 @@ def test_access_and_limits_of_groups_are_those_of_the_latest_job(
     assert ask(request="nodes=1,walltime=600", extensions="QOS:high")["answer"] == "start_known"
     with_job = user.post(f"{MAIN}/what-if", json={"job": "101", "group": "physics"})
     assert with_job.status_code == 422
+
+
+def test_changes_of_a_request_that_waits_for_a_limit_respect_it(
+    busy_cluster: TestClient, user: TestClient
+) -> None:
+    """A walltime shorter by a second was said to let it start at once."""
+    use = {"counts": "used", "what": "cpu_seconds", "amount": 4000, "period": "1d"}
+    use |= {"who": "user", "name": USER}
+    post(busy_cluster, {"type": "node_changed", "node": {"name": "n9", "cpus": 20, "mem": 8 << 20}})
+    assert busy_cluster.put(f"{MAIN}/policy", json={"limits": [use]}).status_code == 200
+    question = {"request": "nodes=n9:ppn=2,walltime=3600", "changes": True, "windows": 3}
+    found = check_submission(user, **question)
+    assert (found["waiting_for"], found["windows"]) == ("limit", [])
+    assert [(one["change"], one["enough"]) for one in found["changes"]] == [
+        ("walltime", "00:33:20"),
+        ("cpus", "1"),
+    ]

@@ -211,7 +211,11 @@ class PlanFork:
                 later = not at_once
             elif self.published.settings.policy == "conservative":
                 later = isinstance(answer, Never) or answer.kind in ("node", "limit")
-            seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
+            waits = isinstance(answer, WaitingFor) and bool(
+                self._component_wait(facts, understood, instead_of)
+            )
+            open_to_it = (at_once or later) and not waits
+            seen = asking.windows(request, understood.walltime, most_windows) if open_to_it else ()
             forms = [one for facts in variants for one in _with_walltimes(facts, walltimes)]
             several = len(forms) > 1 and bool(changes or sooner or tasks)
             trials = self._trials(plan, forms, moment, best=best) if several else [asking]
@@ -225,6 +229,9 @@ class PlanFork:
 
                 def earliest_start(smaller: Request, lasts: int) -> int:
                     seconds = lasts if scale is None else scale.planned(lasts)
+                    form = replace(understood, request=smaller, walltime=seconds)
+                    if waits and self._component_wait(facts, form, instead_of) is not None:
+                        return -1
                     starts = (one.start_in_time(smaller, seconds, by) for one in others)
                     return min((start for start in starts if start >= 0), default=-1)
 
