@@ -165,6 +165,17 @@ def draw_job(rng: random.Random, kind: str) -> CentreJob:
             return replace(job, count=size, cores=rng.choice([4, 16, CORES]))
 
 
+def limited_jobs() -> list[CentreJob]:
+    """Two jobs for each limit, which without it would run at the same time on the empty cluster."""
+    job = CentreJob(kind="gpu", user="", account="physics", cores=CORES, runtime=3.0)
+    kinds = [
+        replace(job, user="gil", count=GROWTH, cores=8, gpus=2, partition="accel"),
+        replace(job, kind="high", user="hal", count=GROWTH, qos="high"),
+        replace(job, kind="wide", user="ida", count=4 * GROWTH, partition="general"),
+    ]
+    return [one for one in kinds for _ in range(2)]
+
+
 def opening() -> list[CentreJob]:
     """Scavengers of several users on all nodes outside the laboratory, and an urgent job."""
     idle = CentreJob(kind="idle", user="", account="theory", count=4 * GROWTH, cores=CORES, queue="idle")
@@ -221,6 +232,7 @@ class Referee:
             most = max(amounts.values(), default=0)
             self._require(most <= LIMITS[what], f"{most} cpus of one {what}")
             self.peaks[what] = max(self.peaks[what], most)
+        self.peaks["accel"] = max(self.peaks["accel"], accel)
         self.peaks["cpus"] = max(self.peaks["cpus"], used["cpus"].total())
         self.peaks["slices"] = max(self.peaks["slices"], used[SLICE].total())
         self.peaks["gpus"] = max(self.peaks["gpus"], used["gpus"].total())
@@ -298,19 +310,19 @@ async def test_a_centre_keeps_its_limits_and_explains_each_start_over_the_wire(
         jobs: list[str] = []
         explained: dict[str, dict[str, Any]] = {}
         promised: dict[str, int] = {}
-        finished, at_once = False, 4 * GROWTH
-        *first, urgent = opening()
-        users: set[str] = set()
+        finished, at_once = True, 4 * GROWTH
+        *scavengers, urgent = opening()
+        waves = [limited_jobs(), scavengers, [urgent]]
         begun = time.monotonic()
         until = begun + WAIT_S * GROWTH
-        while not finished:
+        while waves or len(jobs) < JOBS or not finished:
             assert time.monotonic() < until, Counter(house.server.job(one).state for one in jobs)
             assert not referee.faults, referee.faults
-            opened = len(referee.starts) >= len(first)  # the scavengers run
-            new = first if not jobs else [urgent] if opened and urgent.user not in users else []
-            if opened and not new and len(jobs) < JOBS:
+            new: list[CentreJob] = []
+            if waves and (len(waves) < 2 or finished):  # the last one as soon as the scavengers run
+                new = waves.pop(0) if len(referee.starts) == len(jobs) else []
+            elif not waves and len(jobs) < JOBS:
                 new = [draw_job(rng, KINDS[(len(jobs) + n) % len(KINDS)]) for n in range(at_once)]
-            users |= {job.user for job in new}
             for job in new:
                 entered: Any = house.server.enter(job.order(house.family))
                 jobs.append(str(getattr(entered, "id", entered)))
@@ -327,9 +339,8 @@ async def test_a_centre_keeps_its_limits_and_explains_each_start_over_the_wire(
                     elif view["promised_start"] is not None:
                         promised.setdefault(one.id, view["promised_start"])
             await asyncio.sleep(0.1)
-            finished = len(jobs) >= JOBS and all(
-                one.state is JobState.COMPLETE or one.finished for one in states.values()
-            )
+            states = {one: house.server.job(one) for one in jobs}
+            finished = all(one.state is JobState.COMPLETE or one.finished for one in states.values())
         assert not referee.faults, referee.faults
         broken: Counter[str] = Counter()
         for name, view in explained.items():
@@ -345,7 +356,9 @@ async def test_a_centre_keeps_its_limits_and_explains_each_start_over_the_wire(
         assert preempted, "urgent jobs preempt"
         assert not preempted & {"urgent", "high"}, preempted
         assert referee.peaks["cpus"] > 0.6 * CORES * NODES, "the limits matter only on a full cluster"
-        assert min(referee.peaks["high"], referee.peaks["slices"], referee.peaks["gpus"]) > 0
+        assert min(referee.peaks["slices"], referee.peaks["gpus"]) > 0
+        for what, amount in LIMITS.items():
+            assert referee.peaks[what] > 0.7 * amount, f"without the limit of {what}, more would run"
         report(
             f"{house.family}: {NODES} nodes, {len(jobs)} jobs, {sum(referee.starts.values())} starts, "
             f"{len(explained)} explained while they ran, {len(noted)} noted "
