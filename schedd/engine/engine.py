@@ -38,6 +38,8 @@ class Engine:
     """One cluster's schedule, kept right event by event."""
 
     work_limit: int | None = None  # of all searches in one call; None: only each search is limited
+    _wake: tuple[int, int | None] | None = None
+    """The generation and what ``next_wake`` was then; None: not read since the last change of the state."""
 
     def __init__(
         self,
@@ -68,7 +70,8 @@ class Engine:
         first = events[0].id if events else f"clock:{present}"
         state.at_job, state.at_event = "", first
         known = state.starts_step("absence")
-        state.absent_since = find_absence(state, events, present) if known else -1
+        state.absent_since = find_absence(state, events, present, self._find_wake) if known else -1
+        self._wake = None
         state.at_step = ""
         state.now = present
         if state.paused and state.paused_since < 0:
@@ -137,6 +140,16 @@ class Engine:
     @property
     def next_wake(self) -> int | None:
         """When ``handle`` must be called again though nothing happened; None: not before the next event."""
+        moment = next_wake(self.state)
+        self._wake = self.state.generation, moment
+        return moment
+
+    def _find_wake(self) -> int | None:
+        """Return ``next_wake``, as the shell has read it since the last call: computing it takes as long as a
+        call with nothing to do.
+        """
+        if self._wake is not None and self._wake[0] == self.state.generation:
+            return self._wake[1]
         return next_wake(self.state)
 
     def freeze(self) -> FrozenState:
@@ -207,11 +220,13 @@ class Engine:
 
     def adopt_parts(self, parts: Iterable[object]) -> None:
         """Continue with these states of components. To be called before the first job is known."""
+        self._wake = None
         self.state.parts.update({type(part): part for part in parts})
         self.state.idle_hooks = None
 
     def restore_promises(self, found: Mapping[str, CarriedJob]) -> None:
         """Replace promises by the recorded ones. Must be called between two batches."""
+        self._wake = None
         restore_promises(self.state, found, "restored-promises")
 
     def fork(self) -> "Engine":
@@ -240,6 +255,7 @@ class Engine:
         self._pause("")
 
     def _pause(self, why: str) -> None:
+        self._wake = None
         if bool(why) != bool(self.state.paused):
             self.state.paused_since = -1  # the next call of `handle` knows the present time
         self.state.paused = why

@@ -1,6 +1,6 @@
 """End of a batch: settle the plan, dispatch due jobs, publish starts, and find the next wake-up time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -173,14 +173,17 @@ def next_wake(state: EngineState) -> int | None:
     return max(soonest, now + 1) if soonest < FOREVER else None
 
 
-def find_absence(state: EngineState, events: Sequence[Event], now: int) -> int:
+def find_absence(
+    state: EngineState, events: Sequence[Event], now: int, find_wake: Callable[[], int | None]
+) -> int:
     """Return the time of the last call if another one was due well before ``now``; otherwise -1.
 
-    ``state`` is that after the last call. A wake-up shows it, or events older than any delay of reports.
+    ``state`` is that after the last call, ``find_wake`` returns its ``next_wake``. A wake-up shows it, or
+    events older than any delay of reports.
     """
     if now - state.now <= state.lateness:
         return -1
-    wake = next_wake(state)
+    wake = find_wake()
     missed = wake is not None and now - wake > state.lateness
     if missed or any(state.now < event.time < now - _LONGEST_REPORT_S for event in events):
         return state.now

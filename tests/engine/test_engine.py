@@ -1,9 +1,14 @@
 """The engine's main flow: plan on arrival, dispatch when due, repair after an early end."""
 
+from dataclasses import replace
+from functools import partial
+
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.settle import next_wake
 from schedd.model import FOREVER, Never
 from schedd.wire import (
     Decision,
+    JobDeleted,
     JobEnded,
     JobFacts,
     JobHeld,
@@ -83,3 +88,19 @@ def test_easy_starts_a_short_job_early_if_it_delays_no_other() -> None:
         decisions = engine.handle([_queued(2, "1:ppn=4", 100), _queued(3, "1:ppn=1", 50)], 1).decisions
         started[policy] = [d.job_id for d in decisions if isinstance(d, Run)]
     assert started == {"fcfs": [], "easy": ["3.s"]}
+
+
+def test_the_wake_up_that_is_remembered_is_that_of_the_present_state() -> None:
+    """A pause or a resumption between two calls changes it."""
+    engine = _cluster(1, 1)
+    later = _queued(2, "1", 100)
+    engine.handle([replace(later, job=replace(later.job, not_before=50))], 0)
+    found = []
+    for change in (engine.resume, partial(engine.pause, "for a test"), engine.resume):
+        found.append(engine.next_wake)
+        change()
+        assert engine._find_wake() == next_wake(engine.state)
+    assert found[1] != found[2]
+    assert engine.next_wake == found[1]
+    engine.handle([JobDeleted(id="a:9", time=1, job_id="2.s")], 1)
+    assert engine._find_wake() == next_wake(engine.state)
