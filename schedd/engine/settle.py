@@ -26,7 +26,7 @@ from schedd.plan.job_order import NO_RANKS
 from schedd.wire import Event
 
 _REPAIRED = 8  # while many jobs are re-evaluated, repair runs every `_REPAIRED` calls
-_LONGEST_REPORT_S = 1_800  # no report of an event takes longer while daemon, adapter and server run
+ABSENCE_S = 1_800  # seconds from which on a time without calls is an outage of the daemon
 
 
 def settle(state: EngineState, event: str) -> None:
@@ -176,15 +176,14 @@ def next_wake(state: EngineState) -> int | None:
 def find_absence(
     state: EngineState, events: Sequence[Event], now: int, find_wake: Callable[[], int | None]
 ) -> int:
-    """Return the time of the last call if another one was due well before ``now``; otherwise -1.
+    """Return the time of the last call if it is half an hour ago and another one was due; otherwise -1.
 
-    ``state`` is that after the last call, ``find_wake`` returns its ``next_wake``. A wake-up shows it, or
-    events older than any delay of reports.
+    ``state`` is that after the last call, ``find_wake`` returns its ``next_wake``. A missed wake-up shows it,
+    or events older than any delay of reports. Shorter absences are usual on a busy machine: their delays are
+    learned.
     """
-    if now - state.now <= state.lateness:
+    if now - state.now < ABSENCE_S:
         return -1
     wake = find_wake()
     missed = wake is not None and now - wake > state.lateness
-    if missed or any(state.now < event.time < now - _LONGEST_REPORT_S for event in events):
-        return state.now
-    return -1
+    return state.now if missed or any(state.now < one.time < now - ABSENCE_S for one in events) else -1

@@ -2,7 +2,7 @@
 
 from schedd.predict.accuracy import AccuracyFigures, EstimateOutcomes, measure_accuracy
 from schedd.predict.delay_risks import DelayRisk, delayed_quantiles
-from schedd.predict.delays import NO_DELAY, Delay, RecentDelays
+from schedd.predict.delays import LONGEST_DELAY_S, NO_DELAY, Delay, RecentDelays
 from schedd.predict.end_forecasts import EndForecast, StartDistribution, uncorrected
 from schedd.predict.halts import NO_HALTS, Halts
 from schedd.predict.learner import Learner
@@ -39,6 +39,7 @@ from schedd.predict.start_sampler import (
 __all__ = [
     "ESTIMATE_KINDS",
     "LEVELS",
+    "LONGEST_DELAY_S",
     "NO_DELAY",
     "NO_HALTS",
     "P50_INDEX",

@@ -147,7 +147,7 @@ class StateContents(EngineColumns):
     event_lag: int = declared(FieldRule(lambda _: 0, saved=False), default=0)
     """Age in seconds of the newest event of the adapter in this call; 0 without one. Later ones may wait."""
     absent_since: int = declared(FieldRule(lambda _: -1, saved=False), default=-1)
-    """Time of the last call, if this one comes late: the daemon was down or busy; -1: it is in time."""
+    """Time of the last call, if the daemon has been down since; -1: it has not."""
     unexplained_starts: list[int] = declared(LIST, make=list)  # times of recent starts of unknown origin
     unsure_until: int = declared(NUMBER, default=-1)
     """Jobs started before this may be ours without a record: decisions lost, or of a skipped batch."""

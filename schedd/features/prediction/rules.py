@@ -10,7 +10,14 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.prediction.settings import prediction_settings
 from schedd.features.prediction.state import PredictionState, find_predictor
-from schedd.predict import CalibratedStart, JobFeatures, PlannedSpeeds, RunTimePredictor, speed_range
+from schedd.predict import (
+    LONGEST_DELAY_S,
+    CalibratedStart,
+    JobFeatures,
+    PlannedSpeeds,
+    RunTimePredictor,
+    speed_range,
+)
 from schedd.wire import JobFacts, StartsExpected
 
 _MIN_OUTCOMES: Final = 100  # number of outcomes below which the accuracy of expected starts is not judged
@@ -184,7 +191,7 @@ def is_inaccurate(state: EngineState, kind: str) -> bool:
 
 
 def note_absence(state: EngineState, _event: str) -> None:
-    """Note that nothing could start while the daemon was down or busy, before anything is learned from it."""
+    """Note that nothing could start while the daemon was down, before anything is learned from it."""
     predictor = find_predictor(state)
     if predictor is not None and state.absent_since >= 0 and state.mode == "scheduler":
         predictor.halts.note(state.now, halted=True, since=state.absent_since)
@@ -196,7 +203,9 @@ def close_batch(state: EngineState, event: str) -> None:
     if predictor is None:
         return
     # In another mode other schedulers start the jobs.
-    halted = state.mode == "scheduler" and bool(state.halted or state.starts_refused)
+    # Shorter refusals are usual on a busy machine. Then outcomes must count: only early ones would be left.
+    refused = bool(state.starts_refused) and state.now - state.refused_since >= LONGEST_DELAY_S
+    halted = state.mode == "scheduler" and (bool(state.halted) or refused)
     since = -1 if state.halted else state.refused_since
     predictor.halts.note(state.now, halted=halted, since=since)
     predictor.advance_clock(state.now)

@@ -474,15 +474,19 @@ def test_a_time_without_the_daemon_teaches_nothing(restart: bool) -> None:
     assert {*cluster.outlook.start_delays.save(), *cluster.outlook.end_delays.save()} == {0}
 
 
-def test_a_late_call_that_nothing_was_due_for_halts_no_starts() -> None:
+def test_busy_minutes_and_hours_without_anything_to_do_halt_no_starts() -> None:
+    """Where a busy machine halts starts again and again, only jobs that start early would be learned from:
+    an hour ahead P90 covered 68 %.
+    """
     cluster = Foreseen()
     cluster.habit()
     cluster.submit("long", walltime=10 * HOUR, runtime=5 * HOUR)
     cluster.at(cluster.server.now - T + 120)
-    wake = cluster.engine.next_wake
-    assert wake is not None
-    cluster.server.now = wake + 60
-    cluster.send()
+    for late in (60, HOUR // 3):
+        wake = cluster.engine.next_wake
+        assert wake is not None
+        cluster.server.now = wake + late
+        cluster.send()
     assert cluster.outlook.halts.times == ()
 
 
