@@ -84,6 +84,14 @@ def test_view_of_a_planned_job_has_start_nodes_and_promise() -> None:
     assert second.generation == published.generation == second.changed
 
 
+def test_a_run_whose_memory_the_server_does_not_report_shows_what_it_holds() -> None:
+    """TORQUE reports cores only: a run that held 2 GB was shown with none."""
+    cluster = ShownCluster(node("n1"))
+    cluster.queue("1", mem="2gb")
+    published = cluster.send(JobStarted(id="", time=T, job_id="1", shares=(ShareFacts("n1", 4),)))
+    assert row(published, "1").planned_nodes == (ShareFacts("n1", 4, 2 * GIB, 0),)
+
+
 def test_the_last_change_names_the_event_that_moved_the_job() -> None:
     cluster = ShownCluster(node("n1"))
     cluster.queue("1", "2")

@@ -1,5 +1,6 @@
 """One job as readers see it, rendered from a published plan when it is read."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -374,10 +375,18 @@ def job_status(record: JobRecord, start: int) -> JobStatus:
 
 def job_shares(published: PlanSnapshot, record: JobRecord) -> tuple[ShareFacts, ...]:
     """Return the allocation of a placed job on each node; the requested amounts if it has whole nodes."""
-    if record.phase is Phase.RUNNING:
-        return record.facts.shares
     request = record.understood.request
-    shares = []
+    if record.phase is Phase.RUNNING:
+        shares = record.facts.shares
+        if any(share.mem for share in shares) or (request is not None and request.exclusive):
+            return shares
+        # TORQUE reports no memory of a run: the plan holds what was requested.
+        held = Counter[str]()
+        for entry in published.held_by(record.slot):
+            if not entry.is_pool:
+                held[published.names[entry.row]] += int(entry.amounts[MEM])
+        return tuple([replace(share, mem=held[share.node]) for share in shares])
+    shares = list[ShareFacts]()
     for row, part, units, takes in published.held_by(record.slot):
         if part < 0:
             continue
