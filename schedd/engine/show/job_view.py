@@ -377,15 +377,15 @@ def job_shares(published: PlanSnapshot, record: JobRecord) -> tuple[ShareFacts, 
     """Return the allocation of a placed job on each node; the requested amounts if it has whole nodes."""
     request = record.understood.request
     if record.phase is Phase.RUNNING:
-        shares = record.facts.shares
-        if any(share.mem for share in shares) or (request is not None and request.exclusive):
-            return shares
+        reported = record.facts.shares
+        if any(share.mem for share in reported) or (request is not None and request.exclusive):
+            return reported
         # TORQUE reports no memory of a run: the plan holds what was requested.
         held = Counter[str]()
         for entry in published.held_by(record.slot):
             if not entry.is_pool:
                 held[published.names[entry.row]] += int(entry.amounts[MEM])
-        return tuple([replace(share, mem=held[share.node]) for share in shares])
+        return tuple([replace(share, mem=held[share.node]) for share in reported])
     shares = list[ShareFacts]()
     for row, part, units, takes in published.held_by(record.slot):
         if part < 0:
