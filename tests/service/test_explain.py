@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.start_sentence import NEVER
 from schedd.wire import (
     Event,
+    JobFacts,
     JobHeld,
     JobQueued,
     JobStarted,
@@ -122,6 +124,43 @@ def get_explanation(loop: PlanLoop, job_id: str) -> Explanation:
     found = explain(loop.fork().result(WAIT_S), job_id, T)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ("free", "excl", "a part of n1, where this job needs whole nodes"),
+        ("excl", "free", "all of n1"),
+        ("excl", "excl", "all of n1"),
+    ],
+)
+def test_a_holder_of_a_part_of_a_node_is_told_from_one_of_all_of_it(
+    first: str, second: str, words: str
+) -> None:
+    """A job with one core was said to hold all of a node for which an exclusive job waited, and an exclusive
+    job to hold `cpus and node` of it.
+    """
+    requests = [
+        JobQueued(
+            id=event_id(),
+            time=T,
+            job=JobFacts(
+                id=number,
+                owner="ann@login",
+                queue="batch",
+                submitted=T,
+                family="openpbs",
+                resources={"select": "1:ncpus=1", "place": place, "walltime": "3600"},
+            ),
+        )
+        for number, place in (("1", first), ("2", second))
+    ]
+    with planner(publish_starts=False, end_allowance=0) as loop:
+        loop.submit([node("n1"), requests[0]]).result(WAIT_S)
+        started = JobStarted(id=event_id(), time=T, job_id="1", shares=(ShareFacts("n1", 1),))
+        loop.submit([started, requests[1]]).result(WAIT_S)
+        (blocker,) = get_explanation(loop, "2").blockers
+    assert blocker.words == f"job 1 runs until 2023-11-14 23:13:20 UTC and holds {words}"
 
 
 def test_explanation_names_holders_ends_and_the_last_move() -> None:

@@ -365,6 +365,8 @@ def _describe_blocker(fork: PlanFork, plan: Plan, item: PlanBlocker, record: Job
     setting = ranking_setting(published) if standing == "planned" else ""
     by = setting if fork.ranks[item.slot] > fork.ranks[record.slot] else ""
     first = f"; it goes first, since its value by {by} is higher" if by else ""
+    request = other.understood.request
+    held = _describe_held(on, alone=request is not None and request.exclusive)
     return Blocker(
         kind="job",
         name=other.id,
@@ -375,7 +377,7 @@ def _describe_blocker(fork: PlanFork, plan: Plan, item: PlanBlocker, record: Job
         on=on,
         sooner=item.sooner,
         ranked_by=by,
-        words=f"job {other.id} {does}{since} until {_format_time(end)} and holds {_describe_held(on)}{first}",
+        words=f"job {other.id} {does}{since} until {_format_time(end)} and holds {held}{first}",
     )
 
 
@@ -454,16 +456,20 @@ def _summarise(found: tuple[Blocker, ...], blocking: Blockers, start: int, now: 
     return f"it cannot start {moment}: " + "; ".join(words) + more
 
 
-def _describe_held(on: tuple[BlockedResource, ...]) -> str:
-    """Return `cpus and mem of n1, n2`, grouped by resources."""
+def _describe_held(on: tuple[BlockedResource, ...], *, alone: bool) -> str:
+    """Return `cpus and mem of n1, n2`, grouped by resources. A holder that is ``alone`` has whole nodes; else
+    a job that needs whole nodes waits for it.
+    """
     by_what: dict[tuple[str, ...], list[BlockedResource]] = {}
     for one in on:
         by_what.setdefault(one.what, []).append(one)
     parts = []
     for what, places in by_what.items():
         where = _name_places(tuple(places))
-        if what == ("node",):
-            parts.append(f"all of {where}")
+        if "node" in what:
+            parts.append(
+                f"all of {where}" if alone else f"a part of {where}, where this job needs whole nodes"
+            )
         else:
             parts.append(f"{' and '.join(what)} of {where}" if what else f"a part of the limit {where!r}")
     return ", ".join(parts) or "what it needs"
