@@ -166,12 +166,15 @@ def draw_job(rng: random.Random, kind: str) -> CentreJob:
 
 
 def limited_jobs() -> list[CentreJob]:
-    """Two jobs for each limit, which without it would run at the same time on the empty cluster."""
+    """Two jobs for each limit, and two for the reserved cores, which without it would run at the same time on
+    the empty cluster.
+    """
     job = CentreJob(kind="gpu", user="", account="physics", cores=CORES, runtime=3.0)
     kinds = [
         replace(job, user="gil", count=GROWTH, cores=8, gpus=2, partition="accel"),
         replace(job, kind="high", user="hal", count=GROWTH, qos="high"),
         replace(job, kind="wide", user="ida", count=4 * GROWTH, partition="general"),
+        replace(job, kind="small", user="joe", count=len(LABORATORY), cores=12, lab=True),
     ]
     return [one for one in kinds for _ in range(2)]
 
