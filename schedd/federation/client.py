@@ -1,4 +1,4 @@
-"""A client of a federation: jobs handed to it, its clusters, and where a job would start first."""
+"""Client of a federation: jobs, clusters and what-if questions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
@@ -27,7 +27,7 @@ class FederationClient:
         self._http = HttpConnection(endpoint, timeout)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -57,7 +57,9 @@ class FederationClient:
         )
 
     def balance(self, *, since: int | None = None, until: int | None = None) -> BalanceView:
-        """Each cluster's worth in ``[since, until)`` and share of the work; by default the last day."""
+        """Return each cluster's performance in ``[since, until)`` and its share of the work; by default of
+        the last day.
+        """
         query = {"since": since, "until": until}
         return cast("BalanceView", self._http.request("GET", "/v1/federation/balance", query))
 
@@ -74,9 +76,9 @@ class FederationClient:
         )
 
     def submit(self, body: Mapping[str, Any], wait: float = 0) -> FederatedJobView:
-        """Hand a job over: ``script``, ``request`` or ``resources``, and so on.
+        """Submit a job: ``script``, ``request`` or ``resources``, and further fields.
 
-        Wait this many seconds until a cluster is chosen, or the job is refused because no cluster can run it.
+        Wait up to ``wait`` seconds until a cluster is chosen, or none can run the job.
         """
         query = {"wait": f"{wait:g}"} if wait else None
         return cast(
@@ -84,7 +86,7 @@ class FederationClient:
         )
 
     def cancel(self, name: str) -> FederatedJobView:
-        """Take a job back."""
+        """Cancel a job."""
         return cast(
             "FederatedJobView", self._http.request("DELETE", f"/v1/federation/jobs/{quote_segment(name)}")
         )
@@ -133,7 +135,9 @@ class FederationClient:
         return cast("CoAllocationView", self._http.request("PUT", f"{path}/{number}", body=body))
 
     def offer_bag(self, body: Mapping[str, Any]) -> BagOfferView:
-        """What the clusters' plans offer for a bag: ``request``, ``tasks``, ``deadline`` and so on."""
+        """Return the offer of the clusters' plans for a bag: ``request``, ``tasks``, ``deadline`` and further
+        fields.
+        """
         return cast("BagOfferView", self._http.request("POST", "/v1/federation/bag-offers", body=dict(body)))
 
     def bags(self, *, over: bool = True) -> Sequence[BagView]:
@@ -149,7 +153,7 @@ class FederationClient:
         return cast("BagView", self._http.request("POST", "/v1/federation/bags", body=dict(body)))
 
     def cancel_bag(self, name: str) -> BagView:
-        """Take back what waits of it."""
+        """Cancel the waiting tasks of a bag."""
         return cast("BagView", self._http.request("DELETE", f"/v1/federation/bags/{quote_segment(name)}"))
 
     def bookings(self, *, over: bool = True) -> Sequence[FederatedBookingView]:
@@ -172,11 +176,11 @@ class FederationClient:
         return self._booking("POST", name, "/accept", {"option": option})
 
     def freeze_booking(self, name: str) -> FederatedBookingView:
-        """Let it stay where it is planned."""
+        """Fix the planned start of a booking."""
         return self._booking("POST", name, "/freeze")
 
     def cancel_booking(self, name: str) -> FederatedBookingView:
-        """Give it back."""
+        """Cancel a booking."""
         return self._booking("DELETE", name, "")
 
     def _booking(self, method: str, name: str, what: str, body: object = None) -> FederatedBookingView:
@@ -190,7 +194,9 @@ class FederationClient:
         array: str = "",
         deadline: int | None = None,
     ) -> Sequence[ClusterWhatIf]:
-        """Where it would start; the earliest end stands first. Of an ``array`` the last end counts."""
+        """Return where a job would start, earliest end first. For an ``array`` the end of its last task
+        counts.
+        """
         body = {"request": request, "clusters": list(clusters), "array": array, "deadline": deadline}
         found = self._http.request("POST", "/v1/federation/what-if", body=body)
         return cast("Sequence[ClusterWhatIf]", found["clusters"])

@@ -1,4 +1,4 @@
-"""Why a member cluster cannot be used, in words for all users: they name none of its hosts."""
+"""Reasons why a member cluster cannot be used, for all users: without names of hosts."""
 
 from schedd.client import ClientError, Refused, Unreachable
 from schedd.client.answers import ClusterView
@@ -10,7 +10,9 @@ def describe_failure(error: ClientError) -> str:
     if isinstance(error, Unreachable):
         return error.reason
     if isinstance(error, Refused) and error.kind == "not-ready":
-        return error.detail.partition(": ")[0]  # details, as of its database, are in the cluster's own pages
+        return error.detail.partition(": ")[
+            0
+        ]  # details, such as errors of its database, are on the cluster's own pages
     if isinstance(error, Refused):
         return f"it refuses the federation: {error}"
     return str(error)
@@ -24,7 +26,7 @@ def describe_unusable(view: ClusterView) -> str:
         since = f" since {format_utc(starts.since)}" if known and starts.since is not None else ""
         return f"its plan may be out of date; job starts: {starts.words}{since}"
     if not view.nodes:
-        return "its server was not read yet"
+        return "its adapter has not read the server yet"
     if view.mode != "scheduler":
-        return f"it starts no jobs by its plan: it is in {view.mode} mode"
+        return f"its schedd starts no jobs: it is in {view.mode} mode"
     return ""

@@ -1,4 +1,4 @@
-"""What a federation's page shows of a cluster besides jobs: job starts, faults and the next free cores."""
+"""Summary of a cluster on the federation's page: job starts, faults and the next free cores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ _HORIZON_S: Final = 7 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class ClusterFault:
-    """An open alert of a cluster, with a command that helps."""
+    """An open alert of a cluster, with its remedy."""
 
     kind: str
     about: str
@@ -31,7 +31,7 @@ class ClusterSummary:
     starts: str = ""
     """Whether jobs are started, in brief: `on`, or `stopped, adapter silent`."""
     remedy: str = ""
-    """The command that helps where they are not and no alert says so."""
+    """Remedy if jobs are not started and no alert reports that."""
     free: tuple[int, int] | None = None
     """Start and cores of the next free capacity within a week; None: none, or not disclosed."""
     disclosed: bool = False

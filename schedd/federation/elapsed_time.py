@@ -1,4 +1,6 @@
-"""Time since a moment of the log. The clock may have been set back, or another host wrote the moment."""
+"""Time since a moment in the log. The clock may have been set back since, or another host wrote
+the moment.
+"""
 
 from typing import Final
 

@@ -222,7 +222,7 @@ class AttemptBooked(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptConfirmed(AttemptEvent):
-    """The booking is confirmed and does not expire any more."""
+    """The booking is confirmed and no longer expires."""
 
     type: Literal["attempt_confirmed"] = "attempt_confirmed"
 
@@ -369,7 +369,7 @@ class RoundCommitted(RoundEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceConfirmed(RoundEvent):
-    """The booking of the place is confirmed and does not expire any more."""
+    """The booking of the place is confirmed and no longer expires."""
 
     component: int
     type: Literal["place_confirmed"] = "place_confirmed"

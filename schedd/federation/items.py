@@ -106,7 +106,7 @@ class FederationItem(ABC, Generic[_AttemptT]):
     def require(self, possible: bool, event: FederationEvent) -> None:
         """Raise ImpossibleError unless the event is ``possible``."""
         if not possible:
-            raise ImpossibleError(f"{self.id}: {event.type} cannot be now")
+            raise ImpossibleError(f"{self.id}: {event.type} is impossible in this state")
 
     def advance_attempt(self, event: AttemptEvent, **changes: Any) -> Self:
         """Return the item with the event's attempt in its next phase, and with ``changes`` to the attempt.

@@ -1,4 +1,6 @@
-"""Attempts at clusters that were removed from a federation's settings: these clusters are asked no more."""
+"""Attempts at clusters that were removed from a federation's settings: these clusters are no
+longer queried.
+"""
 
 from collections.abc import Container
 from typing import Any, Final
@@ -10,7 +12,7 @@ _HELD: Final = ("submitting", "held")  # phases of a component that runs only on
 
 
 def close_attempts(items: Items[Any], clusters: Container[str], now: int) -> list[FederationEvent]:
-    """Return the events that close the attempts at clusters that are not in the settings any more.
+    """Return the events that close the attempts at clusters that are no longer in the settings.
 
     An attempt that cannot run is refused or withdrawn, so its item goes elsewhere. One that may run, or ran,
     is lost: it must not run twice.
@@ -25,7 +27,7 @@ def close_attempts(items: Items[Any], clusters: Container[str], now: int) -> lis
 
 def _closing_event(item: FederationItem[Any], attempt: Attempt, now: int) -> FederationEvent:
     about: dict[str, Any] = {"job": item.id, "attempt": attempt.number, "time": now}
-    words = f"{attempt.cluster} is not a cluster of the federation any more"
+    words = f"{attempt.cluster} is no longer a cluster of the federation"
     released = getattr(attempt, "release_requested", False) or getattr(item, "release_requested_at", 0)
     if attempt.phase in _HELD and not released:
         if attempt.phase in item.transitions[AttemptRefused][0]:

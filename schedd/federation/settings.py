@@ -33,7 +33,9 @@ class FederationServerSettings(Section):
     port: int = Field(default=8090, ge=0, le=65535)
     """Port; 0: any free one."""
     token_file: Path | None = None
-    """File with role (`user`, `reader`, `admin`), name, token per line. A user is USER@REALM."""
+    """File with role (`user`, `reader`, `admin`), name and token on each line. The name of a user is
+    USER@REALM.
+    """
     request_rate: float = Field(default=50.0, ge=0, le=10_000, allow_inf_nan=False)
     """Maximum requests of a caller per second, and of an address with invalid tokens; 0: no limit."""
 
@@ -58,8 +60,8 @@ class RoutingSettings(Section):
     """Routing of jobs to clusters."""
 
     policy: RoutingPolicy = RoutingPolicy.PLAN
-    """`plan` (the earliest end), `least-loaded` (the earliest start), `load` (the least waiting work of the
-    federation's own jobs of equal or higher priority) or `random`.
+    """Choice of the cluster: `plan` (earliest end), `least-loaded` (earliest start), `load` (least waiting
+    work of the federation's own jobs of equal or higher priority) or `random`.
     """
     patience: Annotated[Seconds, Field(ge=1, le=86_400)] = 30
     """Time to wait for a cluster's answer before a job goes to another cluster."""
@@ -136,12 +138,12 @@ class FederationGrantSettings(Section):
     users: tuple[str, ...] = ()
     """Names, by `user_claim`, of users with the role."""
     role: Literal["user", "reader", "admin"]
-    """The role. Of several grants the highest role counts."""
+    """The role; with several grants the user has the highest one."""
 
     @model_validator(mode="after")
     def _name_somebody(self) -> Self:
         if not self.groups and not self.users:
-            raise ValueError("a grant names groups or users")
+            raise ValueError("a grant needs groups or users")
         return self
 
 
@@ -170,8 +172,8 @@ class MemberClusterSettings(Section):
     timeout: Annotated[FloatSeconds, Field(gt=0, le=600)] = 10.0
     """Timeout of requests to the cluster."""
     disclosure: Disclosure = "load"
-    """Data of the cluster that are used and shown: only `offers`; also its `power` (cpus); also its `load`
-    (jobs by kind); or also its `plan` (each of the federation's jobs with its start).
+    """Data of the cluster that are used and shown; each level includes those before it: `offers`, `power`
+    (cpus), `load` (jobs by state), `plan` (start of each of the federation's jobs).
     """
     speed: float = Field(default=1.0, gt=0, le=1000)
     """Relative speed of its cpus: requests are for speed 1, and time limits are divided by it."""
@@ -239,7 +241,7 @@ class FederationSettings(Section):
         default_factory=dict
     )
     """Floating licences shared by the clusters, with their number of copies. A cluster takes part if its
-    policy says so: `[clusters.NAME.site.licences.matlab]` with `lent = true`.
+    policy has `[clusters.NAME.site.licences.matlab]` with `lent = true`.
     """
     oidc: ProviderSettings | None = None
     """See `[oidc]`."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from schedd.plan.columns import Ints
 
-NOT_YET: Final = 1 << 60  # stands for the start of a job that has not started though its P90 has passed
+NOT_YET: Final = 1 << 60  # start of a job that has not started although its P90 has passed
 
 
 @dataclass(frozen=True, slots=True)

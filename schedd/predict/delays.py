@@ -31,7 +31,7 @@ class RecentDelays:
 
     def __init__(self, latest: Iterable[int] = ()) -> None:
         self._latest = deque((min(max(one, 0), LONGEST_DELAY_S) for one in latest), _WINDOW)
-        self._current: Delay | None = None  # none: to be computed from the latest delays
+        self._current: Delay | None = None  # None: it must be computed from the latest delays
 
     def record(self, seconds: int) -> None:
         """Learn a delay."""
@@ -45,7 +45,7 @@ class RecentDelays:
 
     @property
     def current(self) -> Delay:
-        """The delay to expect next; zero before the first few."""
+        """The expected next delay; zero until there are enough delays."""
         if self._current is None:
             self._current = NO_DELAY
             if self.known:
@@ -66,5 +66,5 @@ class RecentDelays:
         """Restore from the result of ``save``. Raises TypeError or ValueError for other input."""
         latest = list(plain)
         if not all(type(one) is int for one in latest):
-            raise TypeError("delays are whole numbers of seconds")
+            raise TypeError("delays must be whole numbers of seconds")
         return cls(latest)

@@ -23,7 +23,7 @@ END_DECAY: Final = 0.9  # weight of an end relative to the next later one
 DOUBT_WAITING: Final = 2.0
 """A template of weight n gets the share n / (n + DOUBT_WAITING) of the weight left by more specific ones."""
 DOUBT_RUNNING: Final = 5.0
-"""The same for a running job; n is then the weight of the ends beyond its elapsed time."""
+"""Like DOUBT_WAITING, for a running job; n is then the weight of the ends beyond its elapsed time."""
 RUNNING_PER_TEMPLATE: Final = 64
 """Running jobs that enter a template at most; of more, every second, third ... one enters for all."""
 TEMPLATES_PER_JOB: Final = 6  # number of templates of a job, the most specific first

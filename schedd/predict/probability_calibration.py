@@ -31,7 +31,7 @@ _ENOUGH: Final = 20
 _RENEWED: Final = 10
 """Outcomes between two corrections."""
 _LEAST: Final = 1e-4
-"""No forecast is surer than this, or than one minus this."""
+"""Bound of the certainty of forecasts: probabilities lie between this and one minus this."""
 _PRIOR_OFFSET: Final = 0.5
 _PRIOR_SLOPE: Final = 0.3
 """Standard deviations of the correction's offset and slope before any outcome."""

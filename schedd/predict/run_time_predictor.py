@@ -58,8 +58,8 @@ class RunTimePredictor:
 
     @property
     def end_delay(self) -> Delay:
-        """Delay of the report of an end; until some are known, that of starts, whose messages take the same
-        way.
+        """Delay of the report of an end; until enough are known, that of starts, whose messages take the same
+        path.
         """
         return self.end_delays.current if self.end_delays.known else self.start_delays.current
 
@@ -84,7 +84,7 @@ class RunTimePredictor:
         self._discard_estimates(job)
 
     def without_jobs(self) -> "RunTimePredictor":
-        """Return a copy without the open jobs: they are to be listed again."""
+        """Return a copy without the open jobs, which will be listed again."""
         new = RunTimePredictor(Learner(self.learner.run_times))
         new.calibrations = {kind: one.without_estimates() for kind, one in self.calibrations.items()}
         new._share_halts(self.halts.copy())

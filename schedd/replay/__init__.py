@@ -1,1 +1,3 @@
-"""Replay: logs and workload models in, the daemon's own engine under a simulated clock, figures out."""
+"""Replay of logs and workload models by the daemon's engine, under a simulated clock, with metrics of the
+result.
+"""

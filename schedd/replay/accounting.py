@@ -61,7 +61,7 @@ def read_accounting(paths: Sequence[Path], name: str, *, strict: bool = False) -
 
 
 def read_accounting_lines(lines: Iterable[str], name: str, *, strict: bool = False) -> Trace:
-    """Like `read_accounting`, from the lines of one file. Records of other kinds are passed over."""
+    """Like `read_accounting`, from the lines of one file. Records of other kinds are skipped."""
     return _read(lines, name, RunReader(), strict=strict)
 
 
@@ -100,7 +100,7 @@ def make_trace_job(run: EndedRun) -> TraceJob:
     """Return the job of a run. Raises ValueError for more processors than any machine has."""
     values, procs = run.values, run.procs
     if procs > PROCS_LIMIT:
-        raise ValueError(f"record of job {run.id} with {procs} processors, more than any machine has")
+        raise ValueError(f"job {run.id} has {procs} processors, more than any machine")
     used = _stated(parse_size, values, "resources_used.mem")
     extensions = extension_resources(values.get("x", ""))
     gpus = node_count = 0
@@ -114,7 +114,7 @@ def make_trace_job(run: EndedRun) -> TraceJob:
     estimate, ran = _stated(parse_walltime, values, "Resource_List.walltime"), run.end - run.start
     bounds = read_walltime_range(asked)
     if bounds is not None:
-        # A run that used up the walltime that was chosen for it would have used a longer one, too.
+        # A run that used all of a chosen walltime would have used a longer one, too.
         ran = bounds[1] if ran >= estimate else ran
         estimate = bounds[1]
     alternatives = tuple([(int(one["procs"]), int(one["walltime"])) for one in read_alternatives(asked)])
@@ -173,7 +173,7 @@ def _share(one: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _submission(run: EndedRun) -> int:
-    """When the job was submitted; without that, when it became eligible."""
+    """Return the time of submission; if it is unknown, the time at which the job became eligible."""
     created = run.values.get("ctime", "").partition(".")[0]
     return int(created) if created.isdecimal() else run.eligible
 

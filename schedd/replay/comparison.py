@@ -46,7 +46,7 @@ class ComparedMachine:
     cpus_per_node: int | None = None
     mem_per_node: int | None = None
     machines: Path | None = None
-    listed: Sequence[NodeFacts] = ()  # nodes as a server lists them, in place of a description
+    listed: Sequence[NodeFacts] = ()  # nodes as listed by a server, instead of a description
 
     def site(self) -> ReplaySite | None:
         """Return the nodes, or None if only processors count. Raises TraceError for contradictions."""
@@ -58,7 +58,7 @@ class ComparedMachine:
             if value is not None
         ]  # fmt: skip
         if len(ways) > 1:
-            raise TraceError(f"{' and '.join(ways)} describe the machine in different ways: give one of them")
+            raise TraceError(f"{' and '.join(ways)} all describe the machine: give only one of them")
         if self.listed:
             return ReplaySite(tuple(replace(node, state="up") for node in self.listed), shaped=True)
         if self.machines is not None:
@@ -67,7 +67,7 @@ class ComparedMachine:
         if self.nodes is None:
             self._alone("--nodes")
             if self.procs is not None and self.procs < 1:
-                raise TraceError(f"--procs {self.procs}: a machine has at least 1 processor")
+                raise TraceError(f"--procs {self.procs}: must be at least 1")
             return None
         if self.cpus_per_node is None:
             raise TraceError("--nodes needs --cpus-per-node")
@@ -86,7 +86,7 @@ class ComparedMachine:
             if value is not None
         ]  # fmt: skip
         if given:
-            why = "needs --nodes" if way == "--nodes" else f"has no meaning with {way}"
+            why = "needs --nodes" if way == "--nodes" else f"cannot be combined with {way}"
             raise TraceError(f"{given[0]} {why}")
 
 
@@ -122,7 +122,9 @@ class Comparison:
     def ready(self) -> Iterator[PreparedLog]:
         """Yield the prepared logs. Raises TraceError for unusable logs, OSError for unreadable files."""
         if self.last is not None and (self.last < 1 or self.skip or self.jobs is not None):
-            raise TraceError(f"--last {self.last}: at least 1 job, and neither --skip nor --jobs")
+            raise TraceError(
+                f"--last {self.last}: must be at least 1, and cannot be combined with --skip or --jobs"
+            )
         site = self.machine.site()
         procs = site.procs if site is not None else self.machine.procs
         for trace in self._traces(procs):
@@ -137,28 +139,35 @@ class Comparison:
             )
             prepared = prepare(chosen, site or single_node_site(chosen.procs), trace.unix_start_time)
             if chosen.never_ran:
-                notes.append(f"{_count(chosen.never_ran)} that never ran in the log left out")
+                notes.append(f"{_count(chosen.never_ran)} left out, since they never ran in the log")
             if chosen.without_estimate and self.estimates == "user":
-                notes.append(f"{_count(chosen.without_estimate)} without a limit: the run time stands for it")
+                notes.append(
+                    f"{_count(chosen.without_estimate)} without a walltime: the run time is used as walltime"
+                )
             if prepared.skipped:
                 notes.append(f"{_count(prepared.skipped)} skipped: {_skip_reason(prepared, chosen.skipped)}")
             if prepared.unread:
                 notes.append(
-                    f"{prepared.unread:,} node specifications were not understood: processors anywhere are "
-                    "asked for instead"
+                    f"{prepared.unread:,} node specifications were not understood: these jobs request "
+                    "processors on any nodes"
                 )
             if unknown := prepared.site.unknown_properties(prepared.jobs):
                 listed = ", ".join(sorted(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
-                notes.append(f"no node of the machine has {listed}: these demands are passed over")
+                notes.append(f"no node of the machine has {listed}: requests for them are ignored")
             if unknown := prepared.site.unknown_resources(prepared.jobs):
                 listed = ", ".join(sorted(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
-                notes.append(f"no node of the machine has the resources {listed}: they are passed over")
+                notes.append(
+                    f"no node of the machine has the resources {listed}: requests for them are ignored"
+                )
             for name, number in sorted(
                 Counter(name for job in prepared.jobs for name in job.ignored).items()
             ):
                 notes.append(f"{_count(number)} with {name}, which is not replayed")
             if named := sum(bool(job.reservation) for job in prepared.jobs):
-                notes.append(f"{_count(named)} with advres, which needs a policy with that reservation")
+                notes.append(
+                    f"{_count(named)} with advres: without a policy that has that reservation, they run "
+                    "outside of it"
+                )
             outages = read_outages(self.failures, prepared) if self.failures is not None else ()
             if self.failures is not None:
                 nodes = len({outage.node for outage in outages})
@@ -168,15 +177,15 @@ class Comparison:
     def _traces(self, procs: int | None) -> Sequence[Trace]:
         if self.generated is None:
             if self.load is not None:
-                raise TraceError("--load needs --lublin: a log has the load that it has")
+                raise TraceError("--load needs --lublin: the load of a log cannot be changed")
             if not self.logs:
-                raise TraceError("no log: name one, or --lublin JOBS for a synthetic workload")
+                raise TraceError("no log is given: name one, or give --lublin JOBS for a synthetic workload")
             needed = self.skip + self.jobs if self.jobs is not None else None
             return read_traces(self.logs, strict=self.strict, first=needed)
         if self.logs:
-            raise TraceError("--lublin stands in the place of a log: give one of them")
+            raise TraceError("--lublin replaces a log: give only one of them")
         if procs is None:
-            raise TraceError("--lublin needs the machine: --procs, --nodes or --machines")
+            raise TraceError("--lublin needs a machine: give --procs, --nodes or --machines")
         try:
             return [generate(self.generated, procs, self.seed, load=self.load)]
         except ValueError as error:

@@ -23,7 +23,9 @@ class JobDependencies:
                 continue
             head = number.get(job.after)
             if head is None or head >= i:
-                raise TraceError(f"job {job.id} waits for {job.after}, which is not among the jobs before it")
+                raise TraceError(
+                    f"job {job.id} waits for job {job.after}, which is not among the jobs before it"
+                )
             self._head[i] = head
             self._behind.setdefault(head, []).append(i)
 

@@ -87,7 +87,7 @@ def replay(
             raise ReplayDefectError(f"{peak.limit}: {peak.used} at once by {peak.by}")
     well = np.flatnonzero(schedule.killed == 0)
     if not well.shape[0]:
-        raise ReplayDefectError("every job was killed by a node that failed: nothing is left to measure")
+        raise ReplayDefectError("node failures killed every job: nothing is left to measure")
     ran = [jobs[i] for i in well.tolist()]
     submit, procs = [job.submit for job in ran], [job.procs for job in ran]
     start, end = schedule.start[well], schedule.end[well]
@@ -190,7 +190,7 @@ def run(
     again.run(on_progress)
     if (again.schedule().start != schedule.start).any():
         raise ReplayDefectError(
-            "a second run went differently: start estimates need searches bounded by moves"
+            "the second run differs from the first: start estimates need searches bounded by moves"
         )
     return replace(schedule, expected_figures=teller.figures(schedule.killed))
 
@@ -221,7 +221,7 @@ def _with_machine_speeds(settings: EngineSettings, prepared: Prepared) -> Engine
 
 
 _TIME_USED: Final = {"levels": ["user"], "interval": 366 * 86_400, "depth": 1000, "decay": 1.0}
-"""Usage of each user over the whole log, as ``multi-queue`` needs it."""
+"""Policy that counts the use of each user over the whole log, which ``multi-queue`` needs."""
 
 
 def simulated_settings(

@@ -27,7 +27,7 @@ class _Clock:
     """Converts times of the file to seconds of the log."""
 
     log_start: int | None  # epoch second of the log's time 0
-    file_start: int | None  # epoch second of the file's time 0; None: it has the log's clock
+    file_start: int | None  # epoch second of the file's time 0; None: the file has times of the log
 
     def read(self, text: str) -> int:
         """Return a time in the log's seconds. Raises ValueError."""
@@ -39,21 +39,23 @@ class _Clock:
             try:
                 date = datetime.fromisoformat(text)
             except ValueError:
-                raise ValueError(f"{text!r} is neither a second of the log nor a date") from None
+                raise ValueError(f"{text!r} is neither a number of seconds nor a date") from None
             date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
             time = int(date.timestamp()) - self._known_start()
         if abs(time) > TIME_LIMIT:
-            raise ValueError(f"{text!r} is beyond any log's span")
+            raise ValueError(f"{text!r} is too far from any log")
         return time
 
     def _known_start(self) -> int:
         if self.log_start is None:
-            raise ValueError("the log's header has no UnixStartTime: give its own seconds")
+            raise ValueError(
+                "the log's header has no UnixStartTime: give seconds of the log instead of dates"
+            )
         return self.log_start
 
 
 def read_outages(path: Path, prepared: Prepared) -> tuple[Outage, ...]:
-    """Return the outages in the file `path` during the jobs of ``prepared``, of its nodes.
+    """Return the outages in the file `path` of the nodes of ``prepared``, during its jobs.
 
     Overlapping outages of a node are one; those that end before the first submission are left out, and one
     under way then begins with it. Raises TraceError with the line.
@@ -88,12 +90,12 @@ def _read_line(
     if len(fields) == 3 and fields[2] in names:
         begin, end = clock.read(fields[0]), clock.read(fields[1])
         if end <= begin:
-            raise ValueError(f"an outage from {fields[0]} to {fields[1]}: it must end later")
+            raise ValueError(f"an outage from {fields[0]} to {fields[1]} does not end after its begin")
         return begin, end, (names[fields[2]],)
     if len(fields) in (3, 4) and fields[1] in clusters:
         begin, duration = clock.read(fields[0]), _parse_integer(fields[2])
         if duration < 1:
-            raise ValueError(f"an outage of {duration} s: at least 1")
+            raise ValueError(f"an outage of {duration} s: must be at least 1 s")
         own = clusters[fields[1]]
         numbers = (
             [_parse_integer(word) for word in fields[3].split()] if len(fields) == 4 else range(len(own))
@@ -109,8 +111,8 @@ def _read_line(
         )
     known = [*list(names)[:3], "…"] if len(names) > 3 else list(names)
     raise ValueError(
-        f"{fields[2] if len(fields) == 3 else fields[1]!r} is no node or cluster of the machine, which has "
-        f"{', '.join(known)}"
+        f"{fields[2] if len(fields) == 3 else fields[1]!r} is not a node or cluster of the machine, which "
+        f"has {', '.join(known)}"
     )
 
 

@@ -17,7 +17,9 @@ class Outage:
 
     def __post_init__(self) -> None:
         if self.begin >= self.end or self.node < 0:
-            raise ValueError(f"node {self.node} down from {self.begin} to {self.end}: it must end later")
+            raise ValueError(
+                f"the outage of node {self.node} from {self.begin} to {self.end} does not end after its begin"
+            )
 
 
 def check_outages(outages: Sequence[Outage], nodes: int) -> None:

@@ -16,12 +16,12 @@ from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
 
 _FIELDS: Final = 29
-_LOOKED_AT: Final = 400  # lines read to detect the format; headers have some hundred
+_LOOKED_AT: Final = 400  # lines read to detect the format; headers have about a hundred
 _MEM_LIMIT: Final = 1 << 60
 
 
 def is_gwf_log(path: Path) -> bool:
-    """Return whether the first line of the file that is no comment has the fields of the format."""
+    """Return whether the file's first line that is not a comment has the fields of the format."""
     for line in islice(read_lines(path), _LOOKED_AT):
         if line.strip() and not line.lstrip().startswith("#"):
             return len(_split(line)) == _FIELDS
@@ -29,7 +29,8 @@ def is_gwf_log(path: Path) -> bool:
 
 
 def read_gwf(path: Path, *, strict: bool = False) -> Trace:
-    """Return the log in the file `path`, plain or gzip; lines that are no job become faults of the trace.
+    """Return the log in the file `path`, plain or gzip; lines that are not jobs become faults of
+    the trace.
 
     Raises TraceError when the file cannot be read or, if `strict`, at the first malformed line.
     """
@@ -66,9 +67,9 @@ def parse_gwf_job(line: str) -> TraceJob:
     used_mem, asked_procs, asked_time, asked_mem, status = (_round_number(text) for text in fields[6:11])
     procs = used_procs if used_procs > 0 else max(0, asked_procs)
     if max(abs(submit), wait, run, asked_time) > TIME_LIMIT:
-        raise MalformedLine("a time beyond any log's span")
+        raise MalformedLine("a time that is too far from any log")
     if procs > PROCS_LIMIT or max(used_mem, asked_mem) > _MEM_LIMIT:
-        raise MalformedLine("more processors or memory than any machine has")
+        raise MalformedLine("more processors or memory than any machine")
     return TraceJob(
         int(fields[0]) if fields[0].isdecimal() and len(fields[0]) <= 18 else fields[0],
         submit,

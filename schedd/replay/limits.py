@@ -46,7 +46,7 @@ _OWNERS: Mapping[str, Callable[[TraceJob], str]] = {
 
 
 class JobAmounts:
-    """What limits count of each job of a replay. Requests are read only for limits that need it."""
+    """Amounts of each job that limits count. Requests are parsed only for limits that need them."""
 
     def __init__(self, prepared: Prepared, as_run: Sequence[TraceJob] | None = None) -> None:
         """``as_run``: the jobs with the walltime and the shape that they ran with."""
@@ -56,11 +56,11 @@ class JobAmounts:
         self._known: dict[object, Mapping[str, int]] = {}
 
     def knows(self, what: str) -> bool:
-        """Return whether the log says how much of it each job takes."""
+        """Return whether the log has this amount of each job."""
         return what in _AMOUNTS or (what in _OF_REQUEST and self._prepared.site.shaped)
 
     def amount(self, i: int, what: str) -> int:
-        """Return how much of it job number ``i`` takes."""
+        """Return this amount of job number ``i``."""
         job = self._jobs[i]
         if what in _AMOUNTS:
             return _AMOUNTS[what](job)
@@ -103,9 +103,12 @@ def jobs_within_limits(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, 
     ]
     for limit in limits:
         if limit.counts == "used" and not limit.period and not limit.half_life:
-            raise TraceError(f"{format_limit(limit)!r} would end the replay: give it a period or a half-life")
+            raise TraceError(
+                f"{format_limit(limit)!r} would stop all jobs in the end: give the limit a period or a "
+                "half-life"
+            )
         if not amounts.knows(limit.what) or limit.who not in _OWNERS:
-            raise TraceError(f"a log does not say enough for the limit {format_limit(limit)!r}: leave it out")
+            raise TraceError(f"logs lack the data for the limit {format_limit(limit)!r}: leave it out")
     kept = [
         i
         for i, job in enumerate(prepared.jobs)

@@ -1,4 +1,5 @@
-"""Synthetic workload after Lublin and Feitelson: sizes, run times and arrivals of rigid batch jobs.
+"""Synthetic workload by the model of Lublin and Feitelson: sizes, run times and arrivals of rigid
+batch jobs.
 
 U. Lublin, D. Feitelson, *The Workload on Parallel Supercomputers: Modeling the Characteristics of Rigid
 Jobs*, J. Parallel and Distributed Computing 63(11), 2003. The constants are the ones published by the
@@ -21,7 +22,7 @@ Floats = NDArray[np.float64]
 _SERIAL: Final = 0.2927
 _POWER_OF_TWO: Final = 0.6686
 _LOG_LOW: Final = 1.2
-_LOG_MEDIUM_BELOW_HIGH: Final = 2.0  # published as 5 of 7, and to move with the machine's size
+_LOG_MEDIUM_BELOW_HIGH: Final = 2.0  # published as 5 of 7, to be scaled with the machine's size
 _FIRST_STAGE: Final = 0.875
 
 # Run times: the logarithm is one of two gammas (shape, scale), the first with p = slope * size + constant.

@@ -33,7 +33,9 @@ class ReplayMachine:
         self._down: set[str] = set()
 
     def enter(self, job: int, shares: Sequence[ShareFacts]) -> str:
-        """Start a job on these shares. Return the node that cannot run it and why, or nothing."""
+        """Start a job on these shares. Return the node that cannot run it, with the reason, or an
+        empty text.
+        """
         self._held[job] = shares
         wrong = ""
         for share in shares:
@@ -42,7 +44,7 @@ class ReplayMachine:
                 self._mem[share.node] -= share.mem
             self._gpus[share.node] -= share.gpus
             if min(self._cpus[share.node], self._mem.get(share.node, 0), self._gpus[share.node]) < 0:
-                wrong = f"{share.node}, which has no room for it"
+                wrong = f"{share.node}, which has too little free capacity for it"
             elif share.node in self._down:
                 wrong = f"{share.node}, which is down"
         return wrong
@@ -71,7 +73,9 @@ class ReplayMachine:
         self.enter(job, kept)
 
     def resume(self, job: int, shares: Sequence[ShareFacts]) -> str:
-        """Give a suspended job its shares again. Return the node that has no room for it and why."""
+        """Return a suspended job's shares to it. Return the node that has too little free
+        capacity, if any.
+        """
         self.leave(job)
         return self.enter(job, shares)
 
@@ -103,4 +107,6 @@ def check_capacity(
     level = np.cumsum(change[order])
     worst = int(level.argmax())
     if int(level[worst]) > capacity:
-        raise ReplayDefectError(f"{level[worst]} processors of {capacity} in use at {times[order[worst]]}")
+        raise ReplayDefectError(
+            f"{level[worst]} processors are in use at {times[order[worst]]}, but the machine has {capacity}"
+        )

@@ -29,7 +29,7 @@ class NodeGroup:
     mem: int
     properties: tuple[str, ...] = ()
     resources: tuple[tuple[str, int], ...] = ()
-    """What each node has of other resources, such as gpus."""
+    """Amounts of other resources of each node, such as gpus."""
 
     @property
     def procs(self) -> int:
@@ -50,10 +50,12 @@ def read_machines(path: Path) -> tuple[NodeGroup, ...]:
             except ValueError as error:
                 raise TraceError(f"{path}, line {number}: {error}") from None
             if any(group.cluster == other.cluster for other in groups):
-                raise TraceError(f"{path}, line {number}: cluster {group.cluster!r} was named before")
+                raise TraceError(f"{path}, line {number}: cluster {group.cluster!r} is defined twice")
             groups.append(group)
     if not groups:
-        raise TraceError(f"{path}: names no machine; a line holds, between tabs, {', '.join(_FIELDS)}")
+        raise TraceError(
+            f"{path}: the file has no machine; a line has, separated by tabs, {', '.join(_FIELDS)}"
+        )
     return tuple(groups)
 
 
@@ -67,15 +69,15 @@ def _group(line: str) -> NodeGroup:
     named = [*fields, "", ""][len(_FIELDS)]
     properties = tuple(word.strip() for word in named.split(",")) if named else ()
     if wrong := [word for word in properties if not _PROPERTY.fullmatch(word)]:
-        raise ValueError(f"property {wrong[0]!r}: a name without blanks is needed, several between commas")
+        raise ValueError(f"property {wrong[0]!r}: write names without blanks, separated by commas")
     if not fields[1] or any(c.isspace() for c in fields[1]):
-        raise ValueError(f"cluster {fields[1]!r}: a name without blanks is needed")
+        raise ValueError(f"cluster {fields[1]!r}: write a name without blanks")
     try:
         speed = float(fields[4])
     except ValueError:
         speed = 0.0
     if not 0 < speed < float("inf"):
-        raise ValueError(f"speed {fields[4]!r}: a number above 0 is needed")
+        raise ValueError(f"speed {fields[4]!r}: write a number above 0")
     return NodeGroup(
         id=_count(fields, 0, at_least=0),
         cluster=fields[1],
@@ -93,9 +95,9 @@ def _resources(text: str) -> Iterator[tuple[str, int]]:
     for word in filter(None, (one.strip() for one in text.split(","))):
         name, _, amount = word.partition("=")
         if not _RESOURCE.fullmatch(name) or not (amount.isascii() and amount.isdigit() and int(amount)):
-            raise ValueError(f"resource {word!r}: a name and a number are needed, as in gpus=4")
+            raise ValueError(f"resource {word!r}: write a name and a number, as in gpus=4")
         if name in seen or name in ("ncpus", "mem", "vmem"):
-            raise ValueError(f"resource {word!r}: it is named before")
+            raise ValueError(f"resource {word!r}: it is defined twice")
         seen.add(name)
         yield name, int(amount)
 
@@ -103,5 +105,5 @@ def _resources(text: str) -> Iterator[tuple[str, int]]:
 def _count(fields: list[str], at: int, at_least: int) -> int:
     text = fields[at]
     if not (text.isascii() and text.isdigit()) or int(text) < at_least:
-        raise ValueError(f"{_FIELDS[at]} {text!r}: a whole number of at least {at_least} is needed")
+        raise ValueError(f"{_FIELDS[at]} {text!r}: write a whole number of at least {at_least}")
     return int(text)

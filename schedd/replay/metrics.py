@@ -69,7 +69,7 @@ def measure(
     submitted, started, ended, width = (np.asarray(a, dtype=np.int64) for a in (submit, start, end, procs))
     owner = np.asarray(user)
     if not submitted.size:
-        raise ValueError("no job has run; nothing to measure")
+        raise ValueError("no job has run: there is nothing to measure")
     wrong = (started < submitted) | (ended <= started) | (width < 1)
     if wrong.any():
         at = int(np.argmax(wrong))
@@ -104,7 +104,7 @@ def measure(
 def waits_by_area(
     wait: NDArray[np.int64], area: NDArray[np.float64], owner: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """Return for every user the waiting time of all jobs per processor-second used."""
+    """Return for each user the total wait of the user's jobs, divided by their processor-seconds."""
     _, at = np.unique(owner, return_inverse=True)
     waited = np.bincount(at, weights=wait.astype(np.float64))
     return waited / np.bincount(at, weights=area)
@@ -166,7 +166,7 @@ def series(
     """
     submitted, started, ended, width = (np.asarray(a, dtype=np.int64) for a in (submit, start, end, procs))
     if not submitted.size:
-        raise ValueError("no job has run; nothing to draw")
+        raise ValueError("no job has run: there is nothing to draw")
     edges = np.linspace(float(submitted.min()), float(ended.max()), intervals + 1)
     step = (edges[-1] - edges[0]) / intervals
     busy = _integral(started, ended, width.astype(np.float64), edges)

@@ -1,4 +1,4 @@
-"""A picture of replays: waits and slowdowns by policy, utilisation and queue over time."""
+"""Figure of replays: waits and slowdowns by policy, utilisation and queue over time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from schedd.replay.result import ReplayResult
 
 _COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000")
 """Okabe and Ito's palette, distinguishable with any colour vision."""
-_LINES: Final = ("-", "--", ":", "-.")  # styles of lines, one for each time that the palette is gone through
+_LINES: Final = ("-", "--", ":", "-.")  # styles of lines, one for each pass through the palette
 _COLUMNS: Final = 6  # of the legend
 _ROW: Final = 0.3  # height of a bar or of a row of the legend, in inches
 _INK: Final = "#333333"
@@ -46,9 +46,11 @@ def save(results: Sequence[ReplayResult], path: Path) -> None:
 
 
 def draw(results: Sequence[ReplayResult]) -> Figure:
-    """One block for each log; in all blocks a policy has one colour. Raises ValueError for no results."""
+    """Return a figure with a block for each log; a policy has the same colour in all blocks. Raises
+    ValueError without results.
+    """
     if not results:
-        raise ValueError("no results to draw")
+        raise ValueError("there are no results to draw")
     labels = list(dict.fromkeys(label(result) for result in results))
     colour = {label: _COLOURS[at % len(_COLOURS)] for at, label in enumerate(labels)}
     line = {label: _LINES[at // len(_COLOURS) % len(_LINES)] for at, label in enumerate(labels)}
@@ -124,7 +126,7 @@ def _bars(
     pale: list[float],
     texts: list[str],
 ) -> None:
-    """Draw bars from 1 on a logarithmic axis, the pale behind the dark one, with both figures."""
+    """Draw bars from 1 on a logarithmic axis, the pale behind the dark one, labelled with both values."""
     largest = max(*dark, *pale, 2.0)
     for at, (result, inner, outer, text) in enumerate(zip(results, dark, pale, texts, strict=True)):
         shade = colour[label(result)]
@@ -146,7 +148,7 @@ def _draw_courses(
     for behind, result in enumerate(reversed(results)):
         if result.series is None:
             continue
-        # Those drawn first are wider, so that lines of one course all show; of many, none hides the others.
+        # Lines drawn first are wider, so that equal lines are all visible.
         width = 1.2 + min(0.7, 3.5 / len(results)) * (len(results) - 1 - behind)
         course = _coarser(result.series)
         zero = result.unix_start_time or 0 if dated else -course.time[0]
@@ -179,7 +181,9 @@ def _draw_courses(
 
 
 def _coarser(course: Series) -> Series:
-    """At most `_STEPS` intervals, each the mean of several, so that the lines of several policies show."""
+    """Return at most `_STEPS` intervals, each the mean of several, so that the lines of several policies can
+    be distinguished.
+    """
     factor = -(-course.time.size // _STEPS)
     kept = course.time.size // factor * factor
 
@@ -196,7 +200,7 @@ def _coarser(course: Series) -> Series:
 
 
 def _unit(largest_s: float) -> tuple[float, str]:
-    """Seconds in the unit that suits an axis up to `largest_s` seconds, and its name."""
+    """Return the seconds in a suitable unit for an axis up to `largest_s` seconds, and the unit's name."""
     return next((size, name) for least, size, name in _UNITS if largest_s >= least)
 
 

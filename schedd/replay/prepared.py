@@ -61,7 +61,7 @@ class Prepared:
         )
 
     def for_policy(self, plain: Mapping[str, Any]) -> "Prepared":
-        """Return the same without wishes that the policy (as plain values) does not know."""
+        """Return a copy without requests that the policy (as plain values) does not support."""
         levels = (plain.get("node_choice") or {}).get("levels") or {}
         found = self if plain.get("partitions") else self.without_partitions()
         reservations = plain.get("reservations") or {}
@@ -79,7 +79,7 @@ class Prepared:
         return replace(found, jobs=tuple(jobs))
 
     def with_resources(self, names: frozenset[str]) -> "Prepared":
-        """Return the same with only these of the jobs' own resources."""
+        """Return a copy with only these of the jobs' own resources."""
 
         @cache
         def kept(own: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -89,7 +89,7 @@ class Prepared:
         return replace(self, jobs=tuple(jobs))
 
     def without_partitions(self) -> "Prepared":
-        """Return the same without requested partitions, for a policy that has none."""
+        """Return a copy without requested partitions, for a policy that has none."""
         if not any(job.partition for job in self.jobs):
             return self
         return replace(self, jobs=tuple(replace(job, partition="") for job in self.jobs))

@@ -32,8 +32,8 @@ backfilling, and periodic searches.
 
 _EQUAL: Final = 1.03  # scores within this factor of the best one count as equal
 _TAIL_LIMIT: Final = 1.25  # a mode with a larger ratio of a tail is chosen only if all modes have one
-_ENOUGH_JOBS: Final = 1_000  # fewer jobs are too few to choose by
-_WAIT_FLOOR_S: Final = 60.0  # shorter waits count as this long: ratios of a few seconds say nothing
+_ENOUGH_JOBS: Final = 1_000  # with fewer jobs, the recommendation has a warning
+_WAIT_FLOOR_S: Final = 60.0  # shorter waits count as this long: ratios of a few seconds are meaningless
 
 ModeResults = Mapping[str, ReplayResult]  # results of one log by mode, including `REFERENCE`
 
@@ -144,8 +144,8 @@ def recommend_mode(
     """Return the mode to use by the results of one log or several; searches were ``search_every`` seconds
     apart.
 
-    Modes with a tail of more than 1.25 times EASY's are passed over unless all have one. Of the others those
-    within 3 % of the best score are equal, and the one with the least processor time is recommended.
+    Modes with a tail of more than 1.25 times EASY's are excluded, unless all have one. Of the others, scores
+    within 3 % of the best count as equal, and the mode with the least processor time is recommended.
     """
     ratios = mode_ratios(logs)
     safe = {mode for mode, of in ratios.items() if of.worst_tail <= _TAIL_LIMIT}
@@ -159,7 +159,8 @@ def recommend_mode(
     if jobs < _ENOUGH_JOBS:
         counted = f"{jobs} job" if jobs == 1 else f"{jobs} jobs"
         reasons.append(
-            f"{counted} say little, as one decides the tails: compare some thousand of a loaded period."
+            f"{counted} are too few, since one job decides the tails: compare some thousand jobs of a "
+            "loaded period."
         )
     return Recommendation(chosen, " ".join(reasons), ratios, settings)
 

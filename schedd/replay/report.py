@@ -12,7 +12,9 @@ from schedd.replay.result import ReplayResult
 
 
 def to_json(results: Sequence[ReplayResult]) -> str:
-    """A JSON list with one object for each result. Two replays with one seed differ in `TIMINGS` alone."""
+    """Return a JSON list with one object for each result. Two replays with the same seed differ only in
+    `TIMINGS`.
+    """
     return json.dumps([result.as_row() for result in results], indent=2, allow_nan=False) + "\n"
 
 
@@ -57,7 +59,9 @@ def quality_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
 
 
 def speed_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
-    """What the replay cost on this computer: seconds in all, microseconds for one job or repair."""
+    """Return a table of the replay's duration on this computer: seconds in total, microseconds for one job or
+    repair.
+    """
     table = _table(
         box,
         "log",
@@ -243,7 +247,7 @@ def limits_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
 
 
 def label(result: ReplayResult) -> str:
-    """The policy, with all that is not as usual."""
+    """Return the policy, with all settings that differ from the defaults."""
     parts = [result.policy]
     if result.slack not in ("", "0"):
         parts.append(f"slack {result.slack}")
@@ -255,13 +259,13 @@ def label(result: ReplayResult) -> str:
 def _table(box: Box, *columns: str) -> Table:
     table = Table(box=box)
     for at, column in enumerate(columns):
-        # As text: in Rich's markup "[s]" would strike the rest out.
+        # As Text: in Rich's markup, "[s]" would strike through the rest.
         table.add_column(Text(column), justify="left" if at < 2 else "right", overflow="fold")
     return table
 
 
 def _grouped(results: Sequence[ReplayResult]) -> list[tuple[ReplayResult, str, bool]]:
-    """Each result with its log's name where that changes, and whether it is the last of its log."""
+    """Yield each result with its log's name if that changes, and whether it is the last of its log."""
     return [
         (
             result,

@@ -103,16 +103,16 @@ class PeriodicSearches:
     moved: int = 0  # how many jobs that result moved
 
     def record_outcome(self, outcome: Outcome) -> None:
-        """What a call of the engine came to."""
+        """Record the outcome of an engine call."""
         self.moved = outcome.taken.get(self._name, self.moved)
 
     def next_search(self, engine: Engine) -> int | None:
-        """When the next search begins though nothing else happens; None where nothing is left to search."""
+        """Return the time of the next search if nothing else happens; None if nothing is left to search."""
         moment = next_search(engine.state, self.seen)
         return None if moment is None else max(int(moment), engine.state.now + 1)
 
     def improve(self, engine: Engine) -> PlanImproved | None:
-        """What a search on the engine's plan finds, if one is due; None otherwise."""
+        """Return the result of a search on the engine's plan, if one is due; None otherwise."""
         state = engine.state
         self._record_applied(engine)
         search = due_search(state, self.seen, state.now)

@@ -241,8 +241,8 @@ class Simulation:
         if self._ended < len(self._jobs):
             waiting = int(np.argmax(self._start < 0))
             raise ReplayDefectError(
-                f"{len(self._jobs) - self._ended} jobs never ran, the first of them job "
-                f"{self._jobs[waiting].id} of the log: nothing more happens after "
+                f"{len(self._jobs) - self._ended} jobs never ran, first of all job "
+                f"{self._jobs[waiting].id} of the log: no event follows after second "
                 f"{engine.state.now - self._offset}"
             )
         if on_progress is not None:
@@ -312,7 +312,9 @@ class Simulation:
                 batch = [improved] if improved is not None else []
             if not batch:
                 return
-        raise ReplayDefectError(f"the engine does not come to rest at {t - self._offset}")
+        raise ReplayDefectError(
+            f"the engine still emits decisions after {_MOST_ROUNDS} rounds in second {t - self._offset}"
+        )
 
     def _batch(self, t: int) -> list[Event]:
         batch: list[Event] = []
@@ -463,7 +465,7 @@ class Simulation:
         return [done, JobAltered(id=f"y{job}:{t}", time=t, job=replace(known, state="R"))]
 
     def _extend(self, order: ExtendRun, t: int) -> list[Event]:
-        """Give a running job a longer walltime; a run that was cut at its limit goes on until then."""
+        """Extend the walltime of a running job; a run that was cut at its limit goes on until the new end."""
         done = ExtensionDone(id=f"x{order.id}", time=t, decision_id=order.id, job_id=order.job_id, done=True)
         job, known = int(order.job_id), self._engine.state.records[order.job_id].facts
         more = min(self._uncut(job, known.shares) - order.before, order.walltime - order.before)
@@ -492,7 +494,7 @@ class Simulation:
         return 0
 
     def _end_run(self, shares: Sequence[ShareFacts], ran: int, t: int) -> None:
-        """Note the end of a run of ``ran`` seconds."""
+        """Record the end of a run of ``ran`` seconds."""
 
     def _run_time(self, job: int, shares: Sequence[ShareFacts]) -> int:
         """Return the run time of a job; faster nodes shorten it, by the slowest of its nodes."""

@@ -19,11 +19,12 @@ _MEM_LIMIT: Final = 1 << 60
 
 
 class MalformedLine(ValueError):
-    """A line that is no job; the message says why."""
+    """A line that is not a job; the message is the reason."""
 
 
 def read_swf(path: Path, *, strict: bool = False, first: int | None = None) -> Trace:
-    """The log in the file `path`, plain or gzip. Lines that are no job become faults of the trace.
+    """Return the log in the file `path`, plain or gzip. Lines that are not jobs become faults of
+    the trace.
 
     ``first``: the reading may end after this number of jobs that ran, in order of submission. Raises
     TraceError when the file cannot be read or, if `strict`, at the first malformed line.
@@ -35,7 +36,7 @@ def read_swf(path: Path, *, strict: bool = False, first: int | None = None) -> T
 def read_swf_lines(
     lines: Iterable[str], name: str, *, strict: bool = False, first: int | None = None
 ) -> Trace:
-    """Like `read_swf`, from lines that are already text. Of a header given twice the first counts."""
+    """Like `read_swf`, from lines that are already text. If a header occurs twice, the first one is used."""
     lines, ran, latest = list(lines), 0, -TIME_LIMIT
     header: dict[str, int] = {}
     jobs: list[TraceJob] = []
@@ -77,7 +78,7 @@ def _is_all_later(lines: Sequence[str], latest: int) -> bool:
         return all(
             line.startswith(";") or int(line.split(None, 2)[1]) >= latest for line in lines if line.strip()
         ) and not any(map(_HEADER.match, lines))
-    except (ValueError, IndexError):  # a malformed line, which is to be reported
+    except (ValueError, IndexError):  # a malformed line, which must be reported
         return False
 
 
@@ -97,9 +98,9 @@ def parse_job(line: str) -> TraceJob:
         used_mem, asked_procs, asked_time, asked_mem, status = map(_round_number, fields[6:11])
     procs = used_procs if used_procs > 0 else max(0, asked_procs)
     if max(abs(submit), wait, run, asked_time) > TIME_LIMIT:
-        raise MalformedLine("a time beyond any log's span")
+        raise MalformedLine("a time that is too far from any log")
     if procs > PROCS_LIMIT or max(used_mem, asked_mem) > _MEM_LIMIT:
-        raise MalformedLine("more processors or memory than any machine has")
+        raise MalformedLine("more processors or memory than any machine")
     queue, mem_per_node, nodes_spec = fields[14], None, None
     mem_per_proc = asked_mem if asked_mem > 0 else None
     if len(fields) == 21:
@@ -128,7 +129,7 @@ def parse_job(line: str) -> TraceJob:
 
 
 def _round_number(text: str) -> int:
-    """Some logs print whole numbers with decimals; the nearest integer is meant."""
+    """Return the nearest integer: some logs print whole numbers with decimals."""
     try:
         return round(float(text))
     except (ValueError, OverflowError):

@@ -32,7 +32,7 @@ def read_traces(
             of_pbs = [file for file in files if _is_accounting(file)]
             of_slurm = [file for file in files if file not in of_pbs and is_slurm_log(file)]
             if not of_pbs and not of_slurm:
-                raise TraceError(f"{path}: no accounting log in this directory")
+                raise TraceError(f"{path}: the directory has no accounting log")
             accounting += of_pbs
             slurm += of_slurm
         elif _is_accounting(path):
@@ -51,7 +51,8 @@ def read_traces(
         if not trace.jobs:
             why = f"; {trace.faults[0]}" if trace.faults else ""
             raise TraceError(
-                f"{path}: holds no job in Standard Workload, Grid Workload, accounting or sacct format{why}"
+                f"{path}: the file has no job in Standard Workload, Grid Workload, accounting or sacct "
+                f"format{why}"
             )
     return tuple(traces.values())
 

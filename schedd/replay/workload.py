@@ -8,7 +8,7 @@ from schedd.wire.quick_init import quick_init, quick_replace
 
 UNKNOWN: Final = "unknown"  # user, group or queue of a job if the log does not name it
 
-TIME_LIMIT: Final = 1 << 36  # seconds; 2,177 years, so that no sum of a log's times leaves 64 bits
+TIME_LIMIT: Final = 1 << 36  # seconds; 2,177 years, so that no sum of times exceeds 64 bits
 
 PROCS_LIMIT: Final = 1 << 24  # upper bound of processors of a machine
 
@@ -165,16 +165,17 @@ def select(
         raise TraceError(f"skip {skip}, jobs {jobs}: skip must be at least 0 and jobs at least 1")
     width = trace.max_procs if procs is None else procs
     if width is None:
-        raise TraceError(f"{trace.name}: its header has no MaxProcs; say the machine's size (--procs)")
+        raise TraceError(f"{trace.name}: its header has no MaxProcs: give the size of the machine (--procs)")
     if width < 1:
-        raise TraceError(f"{trace.name}: a machine of {width} processors can run nothing")
+        raise TraceError(f"{trace.name}: a machine of {width} processors cannot run any job")
     ran = sorted((job for job in trace.jobs if job.has_run), key=lambda job: job.submit)
     taken = ran[skip:] if jobs is None else ran[skip : skip + jobs]
     fitting = [job for job in taken if job.procs <= width]
     if not fitting:
         raise TraceError(
-            f"{trace.name}: no job left to run: {len(trace.jobs)} in the log, {len(ran)} of them ran, "
-            f"{len(taken)} taken, {len(taken)} wider than {width} processors"
+            f"{trace.name}: no job is left: of {len(trace.jobs)} jobs in the log {len(ran)} ran; "
+            f"{len(taken)} of these were selected, and {len(taken)} of these are wider than {width} "
+            "processors"
         )
     return Selection(
         name=trace.name,

@@ -59,7 +59,7 @@ _PACKED_TOGETHER = 1 << 15
 
 
 class _Abandoned(Exception):
-    """A later checkpoint replaces the one under way."""
+    """Raised in the writer's thread because a later checkpoint replaces the present one."""
 
 
 class CheckpointWriter:

@@ -1,4 +1,4 @@
-"""Decisions with their outcomes, published starts with the actual ones, promises and their breaches."""
+"""Decisions with their outcomes, published starts with the actual starts, promises and their breaches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ _ABOUT_JOBS: Final = Run | WriteAttributes | Preempt | Resume | ExtendRun
 _STARTS: Final = tables.published_starts
 _log = structlog.get_logger(__name__)
 _PAGE = 1_000
-_LAST = 100_000  # maximum number of published starts for one accuracy report; the newest are taken
+_LAST = 100_000  # maximum number of published starts for one accuracy report; the newest are used
 LEADS: Final = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 
 

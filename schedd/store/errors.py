@@ -65,7 +65,7 @@ class SchemaNewer(StoreError):
 
 
 class DatabaseFileChanged(sqlite3.OperationalError):
-    """The file of a SQLite database is not the one that was opened; the text says what to do."""
+    """The file of a SQLite database is not the one that was opened; the message has the remedy."""
 
 
 _SQLITE = {
@@ -96,8 +96,8 @@ _SQLSTATE = {
 _NO_ANSWER = {"OperationalError", "InterfaceError"}
 """Names of driver exceptions (with their subclasses) for a server that did not answer."""
 _WHAT_TO_DO = {
-    DiskFull: "make room on the disk of the database (schedd goes on by itself) or shorten the retention",
-    DatabaseUnavailable: "see that the database runs and that schedd may use it (schedd goes on by itself)",
+    DiskFull: "free space on the disk of the database (schedd continues by itself) or shorten the retention",
+    DatabaseUnavailable: "check that the database runs and schedd may use it (schedd continues by itself)",
     DatabaseBusy: "find the other process that writes to this database: only one schedd may",
     StatementRejected: "keep a copy of the database and report this",
 }

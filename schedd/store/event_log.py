@@ -227,7 +227,7 @@ def batches_after(
                 hash_chain.extend_chain(link, _digested_fields(batch), hash_chain.digest_events(written))
                 != row.chain
             ):
-                found.append(f"batch {row.number} is not as it was written")
+                found.append(f"batch {row.number} differs from what was written")
         missing = max(0, row.last_event - seen.event) - len(own)
         if missing:
             found.append(f"{_format_count(missing, 'event', 'events')} up to batch {row.number}")

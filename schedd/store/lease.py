@@ -130,9 +130,9 @@ def check(connection: Connection, holder: str, term: int, *, expires: bool = Tru
     row = connection.execute(_check_statement(connection.dialect.name)).first()
     if row is None or (row.holder, row.term) != (holder, term):
         who = f"{row.holder} leads in term {row.term}" if row is not None else "nobody leads"
-        raise NotLeader(f"{holder} does not lead in term {term} any more: {who}")
+        raise NotLeader(f"{holder} no longer leads in term {term}: {who}")
     if expires and row.over:
-        raise LeaseExpired(f"the lease of {holder} is over and not renewed yet")
+        raise LeaseExpired(f"the lease of {holder} has expired, and is not renewed yet")
 
 
 def term_and_expiry(connection: Connection) -> tuple[int, int] | None:

@@ -79,7 +79,7 @@ class LogWatermarkFile:
         except OSError as error:
             if not self._failed:
                 _log.error(
-                    "a log that loses its end would go unnoticed: its mark cannot be written",
+                    "the watermark of the log cannot be written: a lost end of the log would go unnoticed",
                     file=str(self.path),
                     why=error.strerror or str(error),
                 )

@@ -5,11 +5,15 @@ from typing import Final
 from sqlalchemy import Connection, inspect, text
 
 NEEDED_VERSION: Final = "0001"
-"""The newest of the migrations. It stands here, so that a start need not load and read all of them."""
+"""Version of the newest migration. It is repeated here so that a start does not need to load all
+migrations.
+"""
 
 _TABLE: Final = "alembic_version"
 _DEVELOPMENT_TABLE: Final = "told"
-"""A table that only databases from before the first release have. Their versions 0001 to 0016 are others."""
+"""A table that only databases from before the first release have. Their versions 0001 to 0016 have another
+meaning.
+"""
 DEVELOPMENT: Final = " from before the first release"  # ends the version of such a database
 
 

@@ -379,8 +379,8 @@ def test_readiness_reports_startup_and_shutdown() -> None:
             assert "kernels" in problem(client.get(path), "not-ready")["detail"]
         assert client.get("/readyz").headers["retry-after"]
         clusters.start()
-        assert client.get("/readyz").json() == {"status": "ready, but no adapter has come yet"}
-        assert client.get(MAIN).json()["job_starts"]["words"] == "not yet: no adapter has come yet"
+        assert client.get("/readyz").json() == {"status": "ready, but no adapter has connected yet"}
+        assert client.get(MAIN).json()["job_starts"]["words"] == "not yet: no adapter has connected yet"
         assert client.get(f"{MAIN}/decisions").status_code == 200
         assert client.get("/readyz").json() == {"status": "ready"}
         assert client.get(MAIN).json()["job_starts"]["words"] == "on"

@@ -268,7 +268,9 @@ def test_a_whatif_uses_the_servers_default_walltime(busy_cluster: TestClient) ->
     post_queues(busy_cluster, SHORT)
     found = ask_what_if(busy_cluster, request="nodes=1", queue="short")
     assert (found["walltime"], found["walltime_assumed"]) == (7_200, False)
-    assert found["notes"] == ["without a walltime the server gives it 02:00:00: resources_max of queue short"]
+    assert found["notes"] == [
+        "it requests no walltime: the server sets 02:00:00 (resources_max of queue short)"
+    ]
 
 
 def test_a_whatif_follows_a_routing_queue_to_its_destination(busy_cluster: TestClient) -> None:

@@ -173,7 +173,7 @@ def test_accepted_offer_gives_each_cluster_its_array(
     assert (asked.kind, asked.body["array"], asked.body["user"]) == ("submit", "0-4", "ann")
     assert ann.post(BAGS, json={"offer": offer["id"], "key": "k", **WORK}).json()["id"] == row["id"]
     again = ann.post(BAGS, json={"offer": offer["id"], **WORK})
-    assert (again.status_code, "was taken: it is bag 1" in again.text) == (409, True)
+    assert (again.status_code, "was already accepted, as bag 1" in again.text) == (409, True)
     assert "makes a new offer" in again.json()["hint"]
     assert plan.asked[-1][0] in ("north", "south")
 
@@ -199,7 +199,7 @@ def test_offer_is_accepted_once_after_a_restart(
     again(harness)
     late = ann.post(BAGS, json={"offer": offer["id"], **WORK})
     assert late.status_code == 409
-    assert late.json()["detail"] == f"offer {offer['id']} was taken: it is bag {row['id']}"
+    assert late.json()["detail"] == f"offer {offer['id']} was already accepted, as bag {row['id']}"
     assert late.json()["hint"] == "POST /v1/federation/bag-offers makes a new offer"
 
 
@@ -210,7 +210,7 @@ def test_outdated_offer_after_a_restart_is_refused_with_a_hint(
     again(harness)
     plan.ends["south"] = lambda n: 100 * n
     late = ann.post(BAGS, json={"offer": first, **WORK})
-    assert (late.status_code, "south: its plan has moved on" in late.json()["detail"]) == (409, True)
+    assert (late.status_code, "south: its plan has changed" in late.json()["detail"]) == (409, True)
     harness.now += 300
     again(harness)
     expired = ann.post(BAGS, json={"offer": second, **WORK})
@@ -219,7 +219,7 @@ def test_outdated_offer_after_a_restart_is_refused_with_a_hint(
     harness.report("north")
     assert not harness.log.read(), "it is forgotten"
     gone = ann.post(BAGS, json={"offer": second, **WORK})
-    assert (gone.status_code, "there is no offer" in gone.json()["detail"]) == (409, True)
+    assert (gone.status_code, "has no offer" in gone.json()["detail"]) == (409, True)
     assert gone.json()["hint"] == "POST /v1/federation/bag-offers makes a new offer"
 
 
@@ -239,7 +239,7 @@ def test_concurrent_acceptance_makes_no_second_bag(
 
     monkeypatch.setattr(bags, "_recheck_ends", accept_first)
     second = ann.post(BAGS, json={"offer": offer, **WORK})
-    assert (second.status_code, "was taken" in second.json()["detail"]) == (409, True)
+    assert (second.status_code, "already accepted" in second.json()["detail"]) == (409, True)
     assert len(harness.federation.bags.by_id) == 1
 
 
@@ -279,7 +279,7 @@ def test_offer_remains_valid_after_plan_changes_with_room(
     plan.ends["south"] = lambda tasks: 20 * tasks
     stale = ann.post(BAGS, json={"offer": offer["id"], **WORK})
     assert stale.status_code == 409
-    assert "south: its plan has moved on: 5 tasks end there 40 s too late" in stale.json()["detail"]
+    assert "south: its plan has changed: 5 tasks would now end 40 s too late there" in stale.json()["detail"]
     assert not harness.federation.bags.by_id
     plan.ends["south"] = lambda tasks: 11 * tasks
     row = ann.post(BAGS, json={"offer": second["id"], **WORK}).json()
@@ -295,7 +295,7 @@ def test_concurrent_bags_do_not_share_cores(
     assert ann.post(BAGS, json={"offer": first, **WORK}).status_code == 201
     loser = ann.post(BAGS, json={"offer": second, **WORK})
     assert (loser.status_code, loser.headers["retry-after"]) == (409, "5")
-    assert "was given to north a moment ago" in loser.json()["detail"]
+    assert "was just submitted to north" in loser.json()["detail"]
 
 
 def test_bag_without_offer_is_submitted_unless_late(
@@ -433,7 +433,7 @@ def test_bag_is_accepted_once_its_clusters_promise_it_and_stays_so_after_a_resta
     assert plan.generation == 1
     assert judge(100, 50, None) == ("wished", None, harness.now + 100 + MARGIN)
     text = TestClient(harness.app).get("/").text
-    assert re.search("refused: <time[^>]*>[^<]*</time> can be kept", text), text
+    assert re.search("refused: the earliest possible one is <time", text), text
     assert judge(60, 50, None) == ("wished", None, None)
     assert judge(60, 50, 61) == ("wished", None, None), "promised for the margin"
     assert judge(60, 50, 60) == ("accepted", promised, None)
@@ -518,7 +518,7 @@ def test_commands_offer_submit_show_and_cancel_a_bag(
     bag = harness.federation.bags[name]
     assert (bag.submission["attributes"]["Job_Name"], bag.tasks) == ("mine", 10)
     assert shell("bag", "submit", "--offer", offer, script) == 1
-    assert f"was taken: it is bag {name}; POST /v1/federation/bag-offers" in capsys.readouterr().err
+    assert f"was already accepted, as bag {name}; POST /v1/federation/bag-offers" in capsys.readouterr().err
     assert shell("bag", "show", name) == 0
     shown = capsys.readouterr().out
     assert "10: 10 waiting" in shown
@@ -543,9 +543,9 @@ def test_late_bag_needs_the_option_late(
 ) -> None:
     assert plan.generation == 1
     assert shell("bag", "offer", *ASKS, by(harness, 20)) == 1
-    assert re.search("the deadline is refused: .*:11 can be kept", capsys.readouterr().out)
+    assert re.search("the deadline is refused: the earliest possible one is .*:11", capsys.readouterr().out)
     assert shell("bag", "submit", *ASKS, by(harness, 20), script) == 1
-    assert "90 s later, is the earliest that can be kept; move the deadline" in capsys.readouterr().err
+    assert "90 s later, is the earliest that can be kept; set the deadline" in capsys.readouterr().err
     assert not harness.federation.bags.by_id
     assert shell("bag", "submit", *ASKS, by(harness, 20), "--late", script) == 1, "the deadline is not kept"
     assert len(harness.federation.bags.by_id) == 1
@@ -556,7 +556,7 @@ def test_late_bag_needs_the_option_late(
     [
         (("offer", "-n", "5"), "give -n, --by and -l"),
         (("submit", "-n", "5", "--by", "+1h"), "give -n, --by and -l"),
-        (("submit", "--offer", "3f", "-n", "5"), "an offer says all but what runs"),
+        (("submit", "--offer", "3f", "-n", "5"), "an offer has all terms of the bag"),
         (("offer", "-n", "5", "--by", "soon", "-l", "nodes=1"), "soon: no time"),
         (("offer", "-n", "5", "--by", "2020-01-01", "-l", "nodes=1"), "is past"),
         (("offer", "-n", "5", "--by", "+1h", "-l", "nodes=1", "-q", "long"), "QUEUE@CLUSTER"),

@@ -76,7 +76,7 @@ def test_balance_shows_only_disclosed_data(harness: FederationHarness) -> None:
 
 @pytest.mark.parametrize(
     ("said", "why"),
-    [([{"cluster": "main", "work": 3.0, "news": 1}], ""), ([], "it reports nothing")],
+    [([{"cluster": "main", "work": 3.0, "news": 1}], ""), ([], "it has no report of this period")],
 )
 def test_report_of_another_version_does_not_fail_that_of_all_clusters(
     harness: FederationHarness, monkeypatch: pytest.MonkeyPatch, said: list[dict[str, Any]], why: str

@@ -235,7 +235,7 @@ def test_booking_unknown_to_its_cluster_is_lost(simulation: SimulatedFederation)
     simulation.clusters["a"] = without_its_database
     simulation.go(2)
     one = simulation.booking(name)
-    assert (one.over, one.text) == ("lost", "a does not know it any more")
+    assert (one.over, one.text) == ("lost", "a no longer knows it")
 
 
 def test_job_runs_in_its_booking(simulation: SimulatedFederation) -> None:
@@ -289,7 +289,7 @@ def test_unreachable_cluster_keeps_its_booking(simulation: SimulatedFederation) 
     assert simulation.booked() == {name: [("a", 500)]}
     row = booking_row(simulation.federation, simulation.booking(name))
     assert (row.state, row.cluster, row.away) == ("flexible", "a", "it does not answer")
-    assert row.text == "a does not answer, the booking stays: it does not answer"
+    assert row.text == "a does not answer, and keeps the booking: it does not answer"
     simulation.cut = set()
     simulation.go(2)
     assert booking_row(simulation.federation, simulation.booking(name)).away == ""
@@ -305,8 +305,8 @@ def test_cancellation_reaches_the_cluster_after_reconnection(
     simulation.federation.booking_operations.cancel(name, "ann@org")
     simulation.go(20)
     row = booking_row(simulation.federation, simulation.booking(name))
-    assert (row.state, row.over, simulation.booked()) == ("being given back", "", {name: [("a", 500)]})
-    assert row.text == "withdrawn by ann@org; it is given back once a answers: it does not answer"
+    assert (row.state, row.over, simulation.booked()) == ("being cancelled", "", {name: [("a", 500)]})
+    assert row.text == "withdrawn by ann@org; it will be cancelled once a answers: it does not answer"
     simulation.begin()  # the federation is killed meanwhile
     simulation.cut = set()
     simulation.go(8)

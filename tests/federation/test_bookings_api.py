@@ -274,12 +274,12 @@ def test_booking_at_unreachable_cluster_is_cancelled_later(
     harness.later(1)
     shown = ann.get(f"{HERE}/exam").json()
     assert (shown["state"], shown["start"]) == ("flexible", row["start"])
-    assert shown["text"].startswith(f"{row['cluster']} does not answer, the booking stays")
+    assert shown["text"].startswith(f"{row['cluster']} does not answer, and keeps the booking")
     frozen = ann.post(f"{HERE}/exam/freeze").json()
     assert frozen["state"] == "being frozen"
     gone = ann.delete(f"{HERE}/exam").json()
-    assert (gone["state"], gone["over"]) == ("being given back", "")
-    assert f"it is given back once {row['cluster']} answers" in gone["text"]
+    assert (gone["state"], gone["over"]) == ("being cancelled", "")
+    assert f"it will be cancelled once {row['cluster']} answers" in gone["text"]
     assert ann.post("/v1/federation/jobs", json={**JOB, "booking": "exam"}).status_code == 409
     assert list(harness.simulation.booked()) == [row["id"]]
     harness.simulation.cut = set()

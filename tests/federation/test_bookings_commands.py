@@ -79,7 +79,7 @@ def test_commands_book_show_freeze_and_cancel(harness: BookingHarness, run: Run)
     code, out, _ = run(*book, "freeze", "exam")
     assert (code, "frozen" in out) == (0, True)
     assert "exam is frozen" in run(*book, "freeze", "exam")[2]
-    assert run(*book, "cancel", "exam")[:2] == (0, "booking exam is given back\n")
+    assert run(*book, "cancel", "exam")[:2] == (0, "booking exam is cancelled\n")
     assert run(*book)[1] == "you have no bookings\n"
 
 
@@ -112,8 +112,8 @@ def test_report_command_shows_bookings(run: Run) -> None:
     assert (code, [" ".join(line.split()) for line in told]) == (
         0,
         [
-            "asked for, booked 2, 1",
-            "of these by an offer 0",
+            "requested, booked 2, 1",
+            "of these by a counter-offer 0",
             "refused 1; 1 times a cluster had no room",
             "ended, cancelled, lost 0, 0, 0",
             "moves 0",
@@ -146,7 +146,7 @@ def test_command_names_an_unreachable_cluster(
     code, out, _ = run(*book, "cancel", "exam")
     assert code == 0
     assert out == (
-        "booking exam: withdrawn by ann@org; it is given back once b answers: it does not answer\n"
+        "booking exam: withdrawn by ann@org; it will be cancelled once b answers: it does not answer\n"
     )
 
 
@@ -190,7 +190,7 @@ def test_command_submits_a_job_into_a_booking(harness: BookingHarness, run: Run,
         ),
         (("--federation", "show", "theirs"), 3, "the federation has no booking theirs"),
         (("--federation", "cancel", "none"), 3, "the federation has no booking none"),
-        (("--federation", "--cluster", "a", "list"), 2, "clusters are named by --only"),
+        (("--federation", "--cluster", "a", "list"), 2, "name clusters by --only"),
         (("--federation", "--url", "http://127.0.0.1:9", "list"), 4, "no daemon answers"),
     ],
 )
@@ -206,4 +206,4 @@ def test_command_errors_are_short(
 def test_option_only_needs_a_federation(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SCHEDD_FEDERATION")
     found = run("book", "--federation")
-    assert (found[0], "where is the federation?" in found[2]) == (2, True)
+    assert (found[0], "the address of the federation is missing" in found[2]) == (2, True)

@@ -327,7 +327,7 @@ def test_restored_federation_reuses_no_name_of_a_booking(tmp_path: Path) -> None
 
 def test_refused_federation_token_is_reported(tmp_path: Path) -> None:
     worker = WorkerHarness(tmp_path)
-    worker.cluster.fails = Refused("no-token", 401, "no token that is known here was sent", "", [])
+    worker.cluster.fails = Refused("no-token", 401, "the request has no valid token", "", [])
     worker.round()
     assert "it refuses the federation" in worker.federation.clusters["north"].away
     worker.log.close()

@@ -64,7 +64,9 @@ def test_coallocation_respects_maximum_clusters(tmp_path: Path) -> None:
         assert len(one.clusters) == 2
         for name in (three, four):
             assert not simulation.group(name).rounds
-            assert simulation.federation.coallocation_operations.notes[name].startswith("no moment was found")
+            assert simulation.federation.coallocation_operations.notes[name].startswith(
+                "there is no time at which"
+            )
     finally:
         simulation.close()
 
@@ -75,7 +77,7 @@ def test_coallocation_respects_ready_time_and_deadline(simulation: SimulatedFede
     simulation.go(5)
     assert simulation.group(later).promised == (T + 500, T + 600)
     assert not simulation.group(late).rounds
-    assert simulation.federation.coallocation_operations.notes[late].startswith("no moment was found")
+    assert simulation.federation.coallocation_operations.notes[late].startswith("there is no time at which")
 
 
 def test_components_run_as_long_as_the_slowest_cluster_needs(tmp_path: Path) -> None:
@@ -328,7 +330,7 @@ def test_unacknowledged_arming_deletes_all_components_before_the_start(
     group = simulation.group(name)
     assert simulation.starts(name) == {}
     assert (group.over, group.settled) == ("failed", True)
-    assert group.text == "a, b: not known to have heard that it may start"
+    assert group.text == "a, b may not have received the order to start"
 
 
 def test_cancelled_coallocation_leaves_no_jobs_or_bookings(simulation: SimulatedFederation) -> None:

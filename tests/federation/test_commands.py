@@ -152,7 +152,7 @@ def test_a_job_without_an_answer_yet_is_accepted_with_a_note(
     assert shell("submit", "-l", "nodes=3:ppn=4,walltime=1:00", str(script)) == 0
     shown = capsys.readouterr()
     assert "4" in shown.out.splitlines()
-    assert "job 4 waits for a cluster: no cluster has taken it yet; see checkjob --federation 4" in shown.err
+    assert "job 4 waits for a cluster: no cluster is chosen yet; see checkjob --federation 4" in shown.err
 
 
 def test_submit_tells_a_federation_that_is_not_ready_from_denied_access(
@@ -240,7 +240,7 @@ def test_federation_command_shows_clusters_and_report(
         "bookings",
     ]
     assert re.search(r"late +none had a deadline", shown), shown
-    assert re.search(r"came to one cluster +0 of 0 planned on several$", shown, re.MULTILINE), shown
+    assert re.search(r"ended on one cluster +0 of 0 planned on several$", shown, re.MULTILINE), shown
     assert shell("federation", "audit") == 5, "it is for admins"
     monkeypatch.setenv("SCHEDD_TOKEN", "token-of-root")
     capsys.readouterr()
@@ -286,9 +286,9 @@ def test_federation_command_shows_clusters_and_report(
         "work of these 50.0 %",
         "TWDelay 1,234",
         "stretch factor 00:01:30, 25.0 % of the response (mean of 1)",
-        "came to one cluster 1 of 3 planned on several (33 %)",
+        "ended on one cluster 1 of 3 planned on several (33 %)",
         "earlier than published 3 of 4 that ended (75 %)",
-        "stretch factor not known of any",
+        "stretch factor unknown for all",
         "refused 2; 2 times a cluster had no room",
     ):
         assert words in shown, shown
@@ -335,7 +335,10 @@ def test_commands_without_a_federation_fail_with_a_hint(
 ) -> None:
     monkeypatch.delenv("SCHEDD_FEDERATION", raising=False)
     assert main(["showq", "--federation"]) == 2
-    assert "where is the federation? Give --url or set SCHEDD_FEDERATION" in capsys.readouterr().err
+    assert (
+        "the address of the federation is missing: give --url or set SCHEDD_FEDERATION"
+        in capsys.readouterr().err
+    )
     assert main(["cancel", "1", "--url", "http://127.0.0.1:9"]) == 4
 
 
@@ -369,7 +372,7 @@ def test_commands_submit_show_and_cancel_a_coallocation(
     assert harness.federation.coallocations[name].components[1].submission["script"] == "#!/bin/sh\necho b\n"
     assert shell("coallocate", "show", name) == 1, "it has no start yet"
     shown = capsys.readouterr().out
-    assert "seeking a start" in shown
+    assert "waiting for a start" in shown
     assert re.search(r"^start +Start not known$", shown, re.MULTILINE), shown
     now = harness.now
     places = tuple(ComponentPlace(i, cluster, "ann", i + 1) for i, cluster in enumerate(("north", "south")))

@@ -175,9 +175,7 @@ def test_an_impossible_component_is_refused_with_the_reason(simulation: Simulate
     simulation.go(10)
     group = simulation.group(name)
     assert _latest(group).phase == "refused"
-    assert _latest(group).text.startswith(
-        "no moment was found at which all components can start: a cannot run "
-    )
+    assert _latest(group).text.startswith("there is no time at which all components can start: a cannot run ")
     simulation.go(600, 5)
     assert simulation.starts(name) == {0: [300], 1: [300]}
 
@@ -224,7 +222,7 @@ def test_a_lost_booking_makes_the_pending_change_part_of_the_next_round(
     committed = group.committed
     assert committed is not None
     simulation.clusters["a"].server.delete(group.attempts[0].server_job)
-    simulation.federation.coallocation_operations.refuse_component(name, 1, "somebody deleted it")
+    simulation.federation.coallocation_operations.refuse_component(name, 1, "it was deleted there")
     simulation.go(30)
     group = simulation.group(name)
     assert [one.phase for one in group.edits] == ["made"]
@@ -333,7 +331,7 @@ def test_changes_over_http(harness: FederationHarness) -> None:
     for component, said in (
         ({**PART, "cores": 8}, "must be the only one"),
         ({**PART, "clusters": ["west"]}, "no cluster west"),
-        ({**PART, "request": "nodes=1,walltime=2000000000"}, "ends after that"),
+        ({**PART, "request": "nodes=1,walltime=2000000000"}, "and ends later"),
         ({**PART, "request": "nodes=1:ppn=x"}, "ppn"),
     ):
         answer = ann.post(there, json={"component": component})

@@ -152,10 +152,10 @@ async def test_booking_has_at_most_a_single_cluster_despite_kills(
         lost, other = (next(n for n in names if rows[n].cluster == cluster) for cluster in "ab")
         live.wires["a"].drop()
         gone = await live.cancel_booking(lost)
-        assert gone.state == "being given back", gone
+        assert gone.state == "being cancelled", gone
         await live.restart()
         await live.cancel_booking(other)
-        await live.bookings_as({other: "cancelled", lost: "being given back"})
+        await live.bookings_as({other: "cancelled", lost: "being cancelled"})
         assert [place[0] for place in (await live.is_held())[rows[lost].id]] == ["a"]
         live.wires["a"].mend()
         await live.bookings_as({other: "cancelled", lost: "cancelled"})
@@ -307,7 +307,7 @@ async def test_components_start_together_despite_kills(tmp_path: Path) -> None:
             assert row.displayed_start is not None
             assert row.start is not None
             # On a busy machine the federation may come too late for the first start, which was displayed.
-            missed = any(one.text == "the federation did not look in time" for one in row.rounds)
+            missed = any(one.text == "the federation did not act in time" for one in row.rounds)
             assert row.displayed_start >= row.start or missed
 
 

@@ -95,7 +95,7 @@ def test_scaled_unit_multiplies_the_request(asked: dict[str, str], each: int, th
     ],
 )
 def test_invalid_unit_is_explained(asked: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="asks for one unit"):
+    with pytest.raises(ValueError, match="requests one unit"):
         unit_cores(asked)
 
 
@@ -362,7 +362,7 @@ def test_api_submits_and_shows_divided_cores(harness: FederationHarness) -> None
     made = ann.post(GROUPS, json={"components": [PART], "most": 2, "key": "g"})
     assert made.status_code == 201, made.text
     row = made.json()
-    assert (row["cores"], row["state"], len(row["components"])) == (12, "seeking a start", 1)
+    assert (row["cores"], row["state"], len(row["components"])) == (12, "waiting for a start", 1)
     harness.log.close()
     harness.begin()
     group = harness.federation.coallocations[row["id"]]
@@ -373,11 +373,11 @@ def test_api_submits_and_shows_divided_cores(harness: FederationHarness) -> None
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"components": [PART]}, "over how many clusters"),
+        ({"components": [PART]}, "a divided component needs most"),
         ({"components": [PART, PART], "most": 2}, "must be the only one"),
         ({"components": [{**PART, "cores": 10}], "most": 2}, "cannot be divided into units of 4"),
         ({"components": [{**PART, "cores": 0}], "most": 2}, "it must be at least 1"),
-        ({"components": [{**PART, "request": "nodes=3:ppn=4"}], "most": 2}, "asks for one unit"),
+        ({"components": [{**PART, "request": "nodes=3:ppn=4"}], "most": 2}, "requests one unit"),
         ({"components": [{**PART, "request": "nodes=1:ppn=4,mem=1gb"}], "most": 2}, "and not mem"),
         ({"components": [{**PART, "optional": True}], "most": 2}, "must not be optional"),
         ({"components": [PART], "most": 33}, "it must be at most 32"),

@@ -521,7 +521,7 @@ def test_coallocation_is_stored_before_the_reply_and_shown_to_its_owner(harness:
     made = ann.post(GROUPS, json=body)
     assert made.status_code == 201, made.text
     row = made.json()
-    assert (row["owner"], row["state"], row["start"]) == ("ann@org", "seeking a start", None)
+    assert (row["owner"], row["state"], row["start"]) == ("ann@org", "waiting for a start", None)
     assert [one["optional"] for one in row["components"]] == [False, True]
     assert ann.post(GROUPS, json=body).json()["id"] == row["id"]
     harness.log.close()
@@ -545,8 +545,8 @@ def test_unreadable_walltime_is_refused_with_its_place(harness: FederationHarnes
         ({"components": []}, "at least 1"),
         ({"components": [{**PART, "optional": True}]}, "must not be optional"),
         ({"components": [{**PART, "clusters": ["west"]}]}, "no cluster west"),
-        ({"components": [{**PART, "owner": "bob@org"}]}, "the owner is the co-allocation's"),
-        ({"components": [PART], "deadline": 50}, "it runs for 100 s"),
+        ({"components": [{**PART, "owner": "bob@org"}]}, "set the owner of the co-allocation"),
+        ({"components": [PART], "deadline": 50}, "the co-allocation takes 100 s"),
         ({"components": [{**PART, "attributes": {"User_List": "x"}}]}, "cannot be transferred"),
         ({"components": [{**PART, "request": "nodes=1:ppn=x"}]}, "ppn"),
         ({"components": [{**PART, "request": "trl=4@100:2@150"}]}, "a component has one size"),
@@ -563,7 +563,7 @@ def test_coallocation_that_would_end_after_its_deadline_is_refused_without_a_rea
 ) -> None:
     answer = harness.client("ann@org").post(GROUPS, json={"components": [PART], "deadline": harness.now + 99})
     assert answer.status_code == 422, answer.text
-    assert f"it runs for 100 s from {harness.now} on" in answer.text
+    assert f"the co-allocation takes 100 s from {harness.now} on" in answer.text
 
 
 # ---- licences ----------------------------------------------------------------------------------------------

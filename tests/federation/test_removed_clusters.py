@@ -5,7 +5,7 @@ from typing import Any
 from schedd.federation.routing.cluster_status import TransferStatus
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, released, settings
 
-_WORDS = "north is not a cluster of the federation any more"
+_WORDS = "north is no longer a cluster of the federation"
 
 
 def _submit(harness: FederationHarness) -> str:
@@ -37,7 +37,7 @@ def test_a_job_that_may_run_at_a_removed_cluster_is_lost(harness: FederationHarn
     assert (there.phase, move.phase) == ("ended", "withdrawing"), "it must not run twice"
     entry = root.get("/v1/federation/audit").json()["entries"][0]
     assert (entry["who"], entry["act"]) == ("the settings", "remove cluster")
-    assert entry["detail"] == "1 attempts at north closed: it is not in the settings any more"
+    assert entry["detail"] == "1 attempts at north closed: it is no longer in the settings"
 
 
 def test_a_job_that_cannot_run_at_a_removed_cluster_goes_elsewhere(harness: FederationHarness) -> None:

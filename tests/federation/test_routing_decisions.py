@@ -60,7 +60,7 @@ class RoutingModel:
             event = decode(text)
             assert isinstance(event, FederationEvent)
             self.jobs.apply(event)
-        self.seen = {name: ClusterStatus("not asked yet", self.now) for name in self.clusters}
+        self.seen = {name: ClusterStatus("not contacted yet", self.now) for name in self.clusters}
         self.known.clear()
         self.lives += 1
 

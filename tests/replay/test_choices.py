@@ -179,7 +179,7 @@ def test_limits_on_nodes_gpus_and_memory_hold_in_a_replay_with_node_shapes() -> 
             ready, site_policy({"limits": [{"amount": 300, "what": "node_seconds", "who": "user"}]})
         )
     plain = prepare(chosen, single_node_site(8))
-    with pytest.raises(TraceError, match="a log does not say enough"):
+    with pytest.raises(TraceError, match="logs lack the data"):
         jobs_within_limits(plain, site)
 
 

@@ -257,7 +257,7 @@ def test_jobs_that_a_limit_never_allows_are_left_out_and_counted() -> None:
     assert jobs_within_limits(ready, site_policy({})) == (ready, 0)
     with pytest.raises(TraceError, match="allow none of its jobs"):
         jobs_within_limits(ready, site_policy({"limits": [{"amount": 0}]}))
-    with pytest.raises(TraceError, match="does not say enough for the limit 'at most 1 gpu at once'"):
+    with pytest.raises(TraceError, match="lack the data for the limit 'at most 1 gpu at once'"):
         jobs_within_limits(ready, site_policy({"limits": [{"amount": 1, "what": "gpus"}]}))
 
 

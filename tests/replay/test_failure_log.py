@@ -70,14 +70,14 @@ def test_outages_overlap_and_begin_before_the_log(outages) -> None:  # type: ign
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("150 200 a3", "'a3' is no node or cluster of the machine, which has a1, a2, b21"),
+        ("150 200 a3", "'a3' is not a node or cluster of the machine, which has a1, a2, b21"),
         ("200 150 a1", "it must end later"),
-        ("150 soon a1", "'soon' is neither a second"),
+        ("150 soon a1", "'soon' is neither a number"),
         ("150", "1 fields: BEGIN END NODE"),
         ("150\tb2\t60\t3", "numbered from 0; there is no 3"),
         ("150\tb2\t0", "an outage of 0 s"),
         ("150\tb2\t60\tx", "'x' is not a whole number"),
-        ("99999999999 99999999999999 a1", "beyond any log's span"),
+        ("99999999999 99999999999999 a1", "too far from any log"),
     ],
 )
 def test_faults_name_line_and_reason(outages, line: str, reason: str) -> None:  # type: ignore[no-untyped-def]

@@ -33,7 +33,7 @@ def test_line_describes_equal_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "names no machine"),
+        ("", "the file has no machine"),
         ("0 zewura 20 80 1 529426432", "line 1: 1 fields between tabs where 6"),
         (GOOD + "2\tx\t0\t4\t1\t0", "line 3: nodes '0': a whole number of at least 1"),
         (GOOD + "2\tx\t1\t4.5\t1\t0", "line 3: CPUs per node '4.5'"),
@@ -41,7 +41,7 @@ def test_line_describes_equal_nodes(tmp_path: Path) -> None:
         (GOOD + "2\tx\t1\t4\tnan\t0", "line 3: speed 'nan'"),
         (GOOD + "2\tx\t1\t4\t1\t-1", "line 3: KiB of memory per node '-1'"),
         (GOOD + "2\ta b\t1\t4\t1\t0", "line 3: cluster 'a b'"),
-        (GOOD + "2\tzegox\t1\t4\t1\t0", "line 3: cluster 'zegox' was named before"),
+        (GOOD + "2\tzegox\t1\t4\t1\t0", "line 3: cluster 'zegox' is defined twice"),
         (GOOD + "2\tx\t1\t4\t1\t0\tbrno,a b", "line 3: property 'a b'"),
     ],
 )

@@ -62,7 +62,9 @@ def test_a_mode_with_a_far_longer_tail_is_passed_over() -> None:
 
 def test_few_jobs_are_no_sound_reason() -> None:
     few = log_results(search=(0.6, 0.5, 1.0, 1.1, 50))
-    words = "jobs say little, as one decides the tails: compare some thousand of a loaded period."
+    words = (
+        "jobs are too few, since one job decides the tails: compare some thousand jobs of a loaded period."
+    )
     assert f"3 {words}" in recommend_mode([few]).reason
     many = {mode: replace(one, jobs=1_000) for mode, one in few.items()}
     assert words not in recommend_mode([many]).reason

@@ -39,7 +39,7 @@ def test_file_without_jobs_is_an_explained_error(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_accounting_files_and_a_missing_file_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no accounting log in this directory"):
+    with pytest.raises(TraceError, match="the directory has no accounting log"):
         read_traces([tmp_path])
     with pytest.raises(TraceError, match="nowhere"):
         read_traces([tmp_path / "nowhere"])

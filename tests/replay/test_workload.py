@@ -74,7 +74,10 @@ def test_unknown_machine_size_is_requested() -> None:
 
 
 def test_empty_selection_is_explained() -> None:
-    with pytest.raises(TraceError, match=r"2 in the log, 1 of them ran, 1 taken, 1 wider than 8 processors"):
+    with pytest.raises(
+        TraceError,
+        match=r"of 2 jobs in the log 1 ran; 1 of these were selected, and 1 of these are wider than 8",
+    ):
         select(trace(job(1, procs=9), job(2, run=0)))
 
 

@@ -246,7 +246,7 @@ def test_engine_is_called_although_next_wake_fails(
         loop.submit([node("n1", 8), job("1")]).result(WAIT_S)
         where = "schedd.engine.engine.next_wake"
         check_failure_is_reported_until_it_ends(
-            loop, monkeypatch, where, "the engine does not know when it is to be called"
+            loop, monkeypatch, where, "the time of the next engine call is unknown"
         )
 
 
@@ -332,7 +332,7 @@ def test_a_call_without_processor_time_is_given_longer_and_blames_no_job() -> No
     batch = EventBatch(number=1, now=T, last_event=0)
     failed = EngineCallFailed(engine, batch, 0, _CallTimedOut(), 0.2, starved=watch.starved)
     assert (failed.job, failed.late) == ("", True)
-    assert failed.why == "it did not return within 2 s, most of which it did not run"
+    assert failed.why == "it did not return within 2 s, for most of which it got no processor time"
     with pytest.raises(_CallTimedOut):
         exceed_time_limit(watch, 0.2, lambda: None)
     assert not watch.starved

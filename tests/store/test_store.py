@@ -440,8 +440,8 @@ def test_opening_does_not_change_older_tables(
         ("mysql://a@b/c", StoreError, "not supported"),
         ("sqlite://", StoreError, "not supported"),
         ("://", StoreError, "not the URL"),
-        ("/nowhere/at/all.sqlite", DatabaseUnavailable, "see that the database runs"),
-        ("postgresql://nobody:secret@127.0.0.1:1/none", DatabaseUnavailable, "see that the database runs"),
+        ("/nowhere/at/all.sqlite", DatabaseUnavailable, "check that the database runs"),
+        ("postgresql://nobody:secret@127.0.0.1:1/none", DatabaseUnavailable, "check that the database runs"),
     ],
 )
 def test_unopenable_database_is_named_without_password(url: str, error: type[StoreError], words: str) -> None:

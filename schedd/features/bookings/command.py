@@ -138,7 +138,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if args.json:
         show_json(done)
     elif args.act == "cancel":
-        print(f"booking {args.name} is given back")
+        print(f"booking {args.name} is cancelled")
     elif args.act == "show":
         print("\n\n".join((_bookings_table([done], now), *federation_bookings.moves_table(done.moves, now))))
     else:

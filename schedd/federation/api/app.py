@@ -1,4 +1,4 @@
-"""The federation over HTTP: jobs handed to it, the clusters under it, and where a job would start first."""
+"""HTTP interface of a federation: its jobs, its clusters, and what-if questions."""
 
 import math
 import time
@@ -65,14 +65,16 @@ from schedd.service.access.tokens import Tokens
 _MAX_THREADS: Final = 32
 
 _DESCRIPTION: Final = """
-A federation takes a job once and transfers it to the cluster whose plan ends it first. `POST
-/v1/federation/jobs` submits a job, `GET /v1/federation/jobs/{job}` shows where it is, `POST
-/v1/federation/what-if` where it would start first. Times are seconds since the epoch (UTC).
+A federation accepts a job once, and transfers it to the cluster whose plan ends it first.
+`POST /v1/federation/jobs` submits a job, `GET /v1/federation/jobs/{job}` shows where it is, and
+`POST /v1/federation/what-if` shows where it would start first. Times are seconds since the epoch (UTC).
 """
 _MAX_BODY_BYTES: Final = 4 << 20
 _MAX_CHOICE_WAIT_S: Final = 60
-_AWAY_WHAT_IF_WAIT_S: Final = 1.0  # of a cluster that did not answer lately
-_MAX_WHAT_IF_WAIT_S: Final = 5.0  # of one cluster: a silent one does not delay the answers of the others
+_AWAY_WHAT_IF_WAIT_S: Final = 1.0  # maximum wait for a cluster that did not answer recently
+_MAX_WHAT_IF_WAIT_S: Final = (
+    5.0  # maximum wait for one cluster: a silent one does not delay the answers of the others
+)
 router = RouteTable(route_class=FederationRoute)
 _READ_PROBLEMS: Final = ("no-token", "too-often", "not-ready", "invalid")
 _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["17"])]
@@ -97,7 +99,7 @@ def check_rate(request: Request, key: str, what: str) -> None:
     wait = limiter.consume_token(key, rate, time.monotonic()) if rate else 0.0
     if wait:
         headers = {"Retry-After": str(math.ceil(wait))}
-        raise ProblemError("too-often", f"too many {what}", hint="ask less often", headers=headers)
+        raise ProblemError("too-often", f"too many {what}", hint="send fewer requests", headers=headers)
 
 
 async def _identify_caller(request: Request) -> Bearer:
@@ -110,7 +112,7 @@ async def _identify_caller(request: Request) -> Bearer:
         return await federation_users.authenticate(token)
     if found is None:
         hint = "send the header Authorization: Bearer TOKEN"
-        raise ProblemError("no-token", "no token that is known here was sent", hint=hint)
+        raise ProblemError("no-token", "the request has no valid token", hint=hint)
     return found
 
 
@@ -165,9 +167,10 @@ def _get_health() -> FederationHealth:
 
 @router.get("/readyz", "not-ready")
 def _get_readiness(request: Request, federation: LeadingFederation) -> FederationReadiness:
-    """The federation is in office and accepts jobs. ``trouble``: by cluster, an error in its settings here,
+    """The federation leads and accepts jobs. ``trouble``: by cluster, an error in the federation's settings,
     a clock that differs, or jobs that it lost. ``background``: background work that failed recently and was
-    restarted. ``settings``: files of the settings cannot be read; admins see which. Both may be empty.
+    restarted. ``settings``: files of the settings that cannot be read; admins see which. All of them may be
+    empty.
     """
     if unready := federation.log_trouble or federation.supervisor.unready(""):
         raise ProblemError("not-ready", unready, headers={"Retry-After": "2"})
@@ -179,7 +182,7 @@ def _get_readiness(request: Request, federation: LeadingFederation) -> Federatio
 
 @router.get("/v1/federation/clusters", *_READ_PROBLEMS)
 def _list_clusters(federation: LeadingFederation, _: Caller) -> FederatedClustersView:
-    """The clusters, whether they answer, and what of them is shown."""
+    """The clusters, whether they answer, and the data that they disclose."""
     return FederatedClustersView(clusters=cluster_rows(federation), now=federation.now)
 
 
@@ -234,7 +237,10 @@ def _get_report(federation: LeadingFederation, _: Caller) -> FederationReport:
 def _list_audit_entries(
     federation: LeadingFederation,
     caller: Caller,
-    since: Annotated[int, Query(ge=0, lt=1 << 40, description="From this second on.")] = 0,
+    since: Annotated[
+        int,
+        Query(ge=0, lt=1 << 40, description="Only entries from this time on, in seconds since the epoch."),
+    ] = 0,
     limit: Annotated[int, Query(ge=1, le=100_000, description="Maximum number of entries.")] = 1_000,
 ) -> FederationAuditView:
     """Actions of users and admins, and refused attempts with the reason. For admins."""
@@ -252,7 +258,9 @@ def _list_licences(federation: LeadingFederation, _: Caller) -> FederatedLicence
 
 
 def licence_rows(federation: FederationState) -> list[FederatedLicenceView]:
-    """Shown of each licence; null if the cluster does not disclose it, or reported it before it was lost."""
+    """Return the rows of all licences; values are null if the cluster does not disclose them, or has been
+    unreachable since.
+    """
     found = []
     for name, pool in federation.licences.pools.items():
         places = []
@@ -277,13 +285,13 @@ def licence_rows(federation: FederationState) -> list[FederatedLicenceView]:
 def _list_jobs(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> FederatedJobsView:
-    """Jobs of the caller; of all, for a reader or an admin."""
+    """Jobs of the caller; for a reader or an admin, all jobs."""
     found = [job for job in visible_items(federation.jobs, caller) if state == "all" or not job.over]
     return FederatedJobsView(jobs=[job_row(federation, job) for job in found])
 
 
 def job_row(federation: FederationState, job: FederationJob) -> FederatedJobView:
-    """A job as its owner sees it."""
+    """Return the row of a job as its owner sees it."""
     standing = federation.attempt_statuses(job)
     attempts = []
     for one in job.attempts:
@@ -354,7 +362,7 @@ def _deadline_state(
 
 
 def _last_status(federation: FederationState, job: FederationJob) -> TransferStatus | None:
-    """What its cluster said last of it."""
+    """Return the last status of the job at its cluster."""
     where = job.active or job.newest or (job.attempts[-1] if job.attempts else None)
     return federation.attempt_statuses(job).get(where.number) if where is not None else None
 
@@ -372,7 +380,7 @@ def _booking_name(federation: FederationState, booking: str) -> str:
 
 @router.get("/v1/federation/jobs/{job}", *_READ_PROBLEMS, "unknown-job")
 def _get_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> FederatedJobView:
-    """One job: where it is, and each attempt to put it somewhere."""
+    """One job: its cluster, and each attempt to place it."""
     return job_row(federation, find_item(federation.jobs, caller, job, "job"))
 
 
@@ -392,15 +400,15 @@ async def _submit_job(
     wait: Annotated[
         float,
         Query(
-            description="Seconds to wait until a cluster is chosen, or the job is refused because no cluster "
-            "can run it.",
+            description="Maximum wait, in seconds, until a cluster is chosen or the job is refused because "
+            "no cluster can run it.",
             ge=0,
             le=_MAX_CHOICE_WAIT_S,
         ),
     ] = 0,
 ) -> FederatedJobView:
-    """Hand a job to the federation. The answer comes when it cannot be lost any more, with `wait` when a
-    cluster is chosen for it. `over` is then `refused` if no cluster can run it; `text` has the reasons.
+    """Submit a job to the federation. The response follows when the job is stored durably; with `wait`, when
+    a cluster is chosen for it. `over` is then `refused` if no cluster can run it; `text` has the reasons.
     """
     owner = resolve_owner(federation, caller, body)
     submission = {
@@ -443,14 +451,14 @@ def _find_open_booking(federation: FederationState, owner: str, name: str) -> tu
         raise invalid_problem("body.booking", what)
     placed = booking.placed
     if booking.over or booking.cancelled or placed is None or not booking.booked:
-        words = booking.over or ("being given back" if booking.cancelled else "being booked")
+        words = booking.over or ("being cancelled" if booking.cancelled else "being booked")
         raise ProblemError("not-now", f"booking {name} is {words}: no job can be bound to it")
     return booking.id, placed.cluster, booking_name(federation.booking_operations.rules, booking, placed)
 
 
 @router.delete("/v1/federation/jobs/{job}", *_READ_PROBLEMS, "unknown-job")
 async def _cancel_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> FederatedJobView:
-    """Take a job back: deleted unless it runs. Its owner and an admin may."""
+    """Cancel a job: it is deleted unless it runs. Only its owner and admins may cancel it."""
     found = find_item(federation.jobs, caller, job, "job")
     require_write_role(caller)
     return job_row(federation, await run_in_threadpool(federation.cancel, found.id, caller.name))
@@ -460,10 +468,10 @@ async def _cancel_job(federation: LeadingFederation, caller: Caller, job: _JobNa
 async def _answer_what_if(
     federation: LeadingFederation, caller: Caller, body: FederatedWhatIf
 ) -> FederatedWhatIfResult:
-    """Where would it start first? Each cluster's plan is asked; the earliest end stands first.
+    """Where would this job start first? The plan of each cluster answers; the earliest end comes first.
 
-    With a `deadline`, `fits` says whether one ends it by then, and `late_by` by how many seconds later the
-    deadline would need to be, there and in all; null: no end is known.
+    With a `deadline`, `fits` says whether any cluster ends the job by then, and `late_by` by how many seconds
+    the deadline is missed, at each cluster and at best; null: no end is known.
     """
     owner = resolve_owner(federation, caller, body)
     users = resolve_users(federation, caller, owner)
@@ -560,11 +568,11 @@ def resolve_owner(federation: FederationState, caller: Bearer, body: FederationR
 
 
 def claimed_users(caller: Bearer, owner: str) -> dict[str, Mapping[str, str]]:
-    """The kept part of the caller's ID token, if the caller acts in his own name."""
+    """Return the stored part of the caller's ID token, if the caller acts for itself."""
     return {"users": caller.users} if isinstance(caller, FederationUser) and caller.name == owner else {}
 
 
 def resolve_users(federation: FederationState, caller: Bearer, owner: str) -> Mapping[str, str]:
-    """The owner's name at each cluster, as claimed by his present token."""
+    """Return the owner's user name at each cluster, as claimed by the owner's present token."""
     said = claimed_users(caller, owner)
     return federation.settings.users(owner, said["users"]) if said else federation.cluster_users(owner)

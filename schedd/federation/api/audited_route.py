@@ -1,4 +1,4 @@
-"""Routes of a federation: each act is in its audit and its log, whether accepted or refused."""
+"""Routes of a federation: each action is in its audit and its log, whether accepted or refused."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -27,7 +27,9 @@ _COMPONENT_ACTS: Final = {"POST": "add component", "PUT": "replace component", "
 
 
 class FederationRoute(IsoTimesRoute):
-    """A route whose acts are audited: who, what, and why it was refused. Questions are no acts."""
+    """A route whose actions are audited: caller, action, and the reason of a refusal. Questions are not
+    actions.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -51,7 +53,7 @@ class FederationRoute(IsoTimesRoute):
 
 
 async def _note_act(request: Request, answer: Response | None = None, refused: str = "") -> None:
-    """Note an act with its ``answer``, or with the reason of its refusal."""
+    """Record an action with its ``answer``, or with the reason of its refusal."""
     path = request.url.path
     who: str = getattr(request.state, "federation_caller", "")
     if not who or request.method in _READING_METHODS or path in _QUESTIONS:

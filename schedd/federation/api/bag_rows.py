@@ -11,7 +11,7 @@ from schedd.service.read.arrays import compute_spread
 
 
 def bag_row(federation: FederationState, bag: Bag) -> BagView:
-    """A bag as its owner sees it."""
+    """Return the row of a bag as its owner sees it."""
     shares = [_share_row(federation, federation.jobs[name]) for name in bag.shares]
     over = bag_outcome(bag, federation.jobs)
     there = [one for one in shares if one.over != "refused"]
@@ -56,7 +56,7 @@ def bag_row(federation: FederationState, bag: Bag) -> BagView:
 
 
 def _meets_deadline(bag: Bag, over: str, end: int | None) -> bool | None:
-    """Whether all tasks end by the deadline, as far as is known; null: that is not known, or not wanted."""
+    """Return whether all tasks end by the deadline; None if that is unknown, or without a deadline."""
     if bag.failed or over == "incomplete":
         return False
     return None if end is None or bag.cancelled else end <= bag.deadline
@@ -93,7 +93,7 @@ def _planned_ends(federation: FederationState, bag: Bag) -> list[int | None]:
 
 
 def _earliest_deadline(federation: FederationState, bag: Bag) -> int | None:
-    """Return the first deadline that the bag keeps as planned now; None: that is not known yet."""
+    """Return the earliest deadline that the bag keeps by the present plans; None: not known yet."""
     ends = _planned_ends(federation, bag)
     known = [end for end in ends if end is not None]
     earliest = max(known, default=0) + federation.settings.bags.margin
@@ -104,12 +104,12 @@ def _bag_state(over: str, shares: Sequence[BagShareView], left: int) -> str:
     if over:
         return over
     if left:
-        return "seeking a cluster"
+        return "waiting for a cluster"
     return "running" if any(one.running or one.ended for one in shares) else "waiting"
 
 
 def _share_row(federation: FederationState, job: FederationJob) -> BagShareView:
-    """One array: where it is, and how its tasks stand."""
+    """Return the row of one array: its cluster, and its tasks by state."""
     array: str = job.submission["array"]
     first, _, last = array.partition("-")
     tasks = int(last) - int(first) + 1

@@ -40,11 +40,12 @@ class AcceptedBagOffer(JobScript):
 
 
 class NewBag(BagRequest, JobScript):
-    """A bag that is asked for and handed over at once."""
+    """A bag that is offered and submitted in one request."""
 
-    late: Annotated[bool, Field(description="Also where it ends after its deadline: as early as it can.")] = (
-        False
-    )
+    late: Annotated[
+        bool,
+        Field(description="Submit it even if it ends after its deadline; it then ends as early as possible."),
+    ] = False
 
 
 # ---- offers ---------------------------------------------------------------------------------------
@@ -52,10 +53,10 @@ class NewBag(BagRequest, JobScript):
 
 @router.post("/v1/federation/bag-offers", *_READ_PROBLEMS, *("not-allowed", "bad-request", "too-large"))
 async def _make_offer(federation: LeadingFederation, caller: Caller, body: BagRequest) -> BagOfferView:
-    """How would a bag of tasks be shared, to end by its deadline or as early as can be? Nothing is submitted.
+    """How would a bag of tasks be divided, to end by its deadline or as early as possible?
 
-    Each cluster's plan says by when it would have ended how many tasks. `POST /v1/federation/bags` takes the
-    offer, until it expires.
+    Nothing is submitted. The plan of each cluster answers how many tasks it ends by which time.
+    `POST /v1/federation/bags` accepts the offer until it expires.
     """
     owner = resolve_owner(federation, caller, body)
     found = await run_in_threadpool(
@@ -180,7 +181,9 @@ def _accept_offer(federation: FederationState, caller: Bearer, owner: str, body:
         raise ProblemError("moved-on", str(error), hint=_NEW_OFFER_HINT) from None
     if offer.split is None:
         raise ProblemError(
-            "no-room", f"offer {offer.id} has no room for {offer.asked.tasks} tasks", hint=_NEW_OFFER_HINT
+            "no-room",
+            f"offer {offer.id} has too little capacity for {offer.asked.tasks} tasks",
+            hint=_NEW_OFFER_HINT,
         )
     ends = {
         **offer.ends,
@@ -206,10 +209,10 @@ def _recheck_ends(
     latest = offer.asked.deadline - federation.settings.bags.margin if split.met else split.end
     for name in moved:
         if name not in ends:
-            why = found.whys.get(name, "it offers nothing any more")
+            why = found.whys.get(name, "it no longer offers anything")
         elif ends[name] > latest:
             late = ends[name] - latest
-            why = f"its plan has moved on: {split.shares[name]} tasks end there {late} s too late"
+            why = f"its plan has changed: {split.shares[name]} tasks would now end {late} s too late there"
         else:
             continue
         raise ProblemError(
@@ -225,8 +228,11 @@ def _request_and_accept(federation: FederationState, caller: Bearer, owner: str,
     offer = _request_offers(federation, owner, resolve_users(federation, caller, owner), body)
     if offer.split is None:
         words = "; ".join(f"{name}: {why}" for name, why in (offer.whys or {}).items())
-        what = f"there is no room for {body.tasks} tasks: {words or 'all offers together are too small'}"
-        raise ProblemError("no-room", what, hint="ask for fewer tasks, or smaller ones")
+        what = (
+            f"there is too little capacity for {body.tasks} tasks: "
+            f"{words or 'all offers together are too small'}"
+        )
+        raise ProblemError("no-room", what, hint="request fewer or smaller tasks")
     if not offer.split.met and not body.late:
         federation.bag_operations.issue_offer(offer)
         earliest = _earliest_deadline(federation, offer.split)
@@ -234,7 +240,7 @@ def _request_and_accept(federation: FederationState, caller: Bearer, owner: str,
             "no-room",
             f"the deadline is refused: {format_utc(earliest)}, {earliest - body.deadline} s later, is the "
             "earliest that can be kept",
-            hint=f"move the deadline to {earliest}, take offer {offer.id}, or say late",
+            hint=f"set the deadline to {earliest}, accept offer {offer.id}, or set late",
             options=[asdict(offer_row(federation, offer))],
         )
     return _create_bag(federation, caller, owner, body, offer.asked, offer.split, offer.ends)
@@ -277,14 +283,14 @@ def _create_bag(
 def _list_bags(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> BagsView:
-    """Bags of the caller; of all, for a reader or an admin."""
+    """Bags of the caller; for a reader or an admin, all bags."""
     rows = [bag_row(federation, one) for one in visible_items(federation.bags, caller)]
     return BagsView(bags=[row for row in rows if state == "all" or not row.over])
 
 
 @router.get("/v1/federation/bags/{bag}", *_READ_PROBLEMS, "unknown-job")
 def _get_bag(federation: LeadingFederation, caller: Caller, bag: str) -> BagView:
-    """One bag: how its tasks stand, by cluster and in all, and whether its deadline is kept."""
+    """One bag: its tasks by state, by cluster and in total, and whether its deadline is kept."""
     return bag_row(federation, find_item(federation.bags, caller, bag, "bag"))
 
 

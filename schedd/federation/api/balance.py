@@ -1,4 +1,4 @@
-"""What the clusters of a federation were worth over a period, and how the work was balanced among them."""
+"""Performance of a federation's clusters over a period, and the balance of work between them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -35,15 +35,15 @@ async def _get_balance(
     """Each cluster over a period, as its daemon reports it: deadlines, slowdown, use of processors and
     licences, and its share of the work and of the cpus.
 
-    ``ours``: the federation's own jobs that ended there, if they are kept. Only clusters that disclose their
-    load are queried.
+    ``ours``: the federation's jobs that ended there, if they are still stored. Only clusters that disclose
+    their load are queried.
     """
     now = federation.now
     end = min(until, now) if until is not None else now
     begin = since if since is not None else max(0, end - DAY_S)
     if begin >= end:
         what = f"the period from {begin} on is empty: it ends at {end}"
-        raise invalid_problem("query.since", what, f"a moment before {end}")
+        raise invalid_problem("query.since", what, f"a time before {end}")
     rows = await run_in_threadpool(_balance_rows, federation, begin, end)
     return BalanceView(since=begin, until=end, clusters=rows)
 
@@ -71,7 +71,7 @@ def _balance_rows(federation: FederationState, since: int, until: int) -> list[C
 
 
 def _query_cluster(federation: FederationState, name: str, since: int, until: int) -> dict[str, Any]:
-    """What a cluster's schedd says of the period, or ``why`` not."""
+    """Return a cluster's report of the period, or ``why`` there is none."""
     chosen = federation.settings.clusters[name]
     tokens: Mapping[str, str] = federation.cluster_tokens
     if not chosen.discloses("load"):
@@ -82,8 +82,8 @@ def _query_cluster(federation: FederationState, name: str, since: int, until: in
     except ClientError as error:
         return {"why": describe_failure(error), "work": None, "cpus": None}
     if not found:
-        return {"why": "it reports nothing", "work": None, "cpus": None}
-    # A newer schedd says more, an older one less.
+        return {"why": "it has no report of this period", "work": None, "cpus": None}
+    # A newer schedd reports more fields, an older one fewer.
     said = {name: value for name, value in json_members(found[0]).items() if name in _REPORTED}
     return {"why": "", "work": None, "cpus": None, **said}
 

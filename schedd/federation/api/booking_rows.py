@@ -19,8 +19,8 @@ _MAX_OPTIONS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class CounterOffer:
-    """A place that a cluster offers; ``stretch``: how far it is outside the window that was asked for, in
-    lengths of the booking, below 0 before it.
+    """A counter-offer of a cluster. ``stretch`` is its distance from the requested window, in lengths of the
+    booking; it is below 0 before the window.
     """
 
     cluster: str
@@ -30,7 +30,9 @@ class CounterOffer:
 
 
 def counter_offers(booking: FederationBooking) -> tuple[CounterOffer, ...]:
-    """What all clusters that declined offered last, the nearest first. Empty while it is not refused."""
+    """Return the last counter-offers of all clusters that declined, the nearest first; empty unless the
+    booking is refused.
+    """
     if booking.over != "refused":
         return ()
     latest = {one.cluster: one for one in booking.attempts if one.phase == "refused"}
@@ -43,14 +45,14 @@ def counter_offers(booking: FederationBooking) -> tuple[CounterOffer, ...]:
 
 
 def _window(booking: FederationBooking, attempt: BookingAttempt) -> Window:
-    """The window that was asked for, with the booking's length at the attempt's cluster."""
+    """Return the requested window, with the booking's length at the attempt's cluster."""
     return Window(
         booking.submitted, booking.ready, booking.deadline, attempt.duration, booking.cpus, booking.name
     )
 
 
 def jobs_by_booking(federation: FederationState, bookings: Iterable[str]) -> dict[str, list[str]]:
-    """By booking, the federation's jobs that are to run in it, oldest first."""
+    """Return the federation's jobs by their booking, oldest first."""
     found: dict[str, list[str]] = {name: [] for name in bookings}
     for job in list(federation.jobs.by_id.values()):
         if job.booking in found:
@@ -61,7 +63,7 @@ def jobs_by_booking(federation: FederationState, bookings: Iterable[str]) -> dic
 def booking_row(
     federation: FederationState, one: FederationBooking, jobs: Mapping[str, list[str]] | None = None
 ) -> FederatedBookingView:
-    """A booking as its owner sees it; ``jobs``: of all bookings, where they were looked for."""
+    """Return the row of a booking as its owner sees it; ``jobs`` are those of all bookings, if known."""
     attempt = one.placed or one.active or next(iter(reversed(one.attempts)), None)
     shown = attempt is not None and (attempt.live or attempt.phase in ("withdrawing", "ended"))
     cluster = attempt.cluster if attempt is not None and shown else ""
@@ -118,7 +120,7 @@ def booking_row(
 
 
 def booking_page_rows(federation: FederationState) -> list[dict[str, Any]]:
-    """Open bookings by start, for the page; without names, since the page needs no token."""
+    """Return open bookings by start, for the page; without names, since the page needs no token."""
     rows = [booking_row(federation, federation.bookings[name], {}) for name in list(federation.bookings.open)]
     rows = sorted((row for row in rows if not row.over), key=lambda row: (row.start is None, row.start or 0))
     return [
@@ -138,11 +140,11 @@ def booking_page_rows(federation: FederationState) -> list[dict[str, Any]]:
 
 
 def _booking_state(one: FederationBooking) -> str:
-    """In a word or three."""
+    """Return the state in one to three words."""
     if one.over:
         return one.over
     if one.cancelled:
-        return "being given back"
+        return "being cancelled"
     if not one.booked:
         return "being booked"
     if one.freeze_requested and one.phase == "flexible":
@@ -151,11 +153,11 @@ def _booking_state(one: FederationBooking) -> str:
 
 
 def _booking_text(one: FederationBooking, cluster: str, away: str) -> str:
-    """Why it stands so."""
+    """Return the reason of the state."""
     if not away:
         return one.text
     if one.cancelled:
-        return f"{one.text}; it is given back once {cluster} answers: {away}"
+        return f"{one.text}; it will be cancelled once {cluster} answers: {away}"
     if one.booked:
-        return f"{cluster} does not answer, the booking stays: {away}"
+        return f"{cluster} does not answer, and keeps the booking: {away}"
     return f"{cluster} does not answer: {away}"

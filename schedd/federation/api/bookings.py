@@ -1,4 +1,4 @@
-"""Bookings over HTTP: cores for a time within a window, at whichever cluster of the federation has them."""
+"""Bookings over HTTP: cores for a time within a window, at any cluster of the federation."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -45,8 +45,8 @@ class FederatedBooking(BookingTerms):
     by_speed: Annotated[
         bool,
         Field(
-            description="The duration, or that of each alternative, is that at a cluster of speed 1; each "
-            "cluster books it divided by its speed. Not with an exact start."
+            description="The durations are those at a cluster of speed 1; each cluster books the duration "
+            "divided by its speed. It needs a window instead of an exact start."
         ),
     ] = False
 
@@ -61,7 +61,7 @@ class FederatedBooking(BookingTerms):
         except RequestError as error:
             raise ValueError(error.comment) from None
         if self.by_speed and self.start is not None:
-            raise ValueError("by_speed needs a window, ready and deadline, instead of an exact start")
+            raise ValueError("by_speed needs a window (ready and deadline) instead of an exact start")
         return self
 
 
@@ -69,7 +69,7 @@ class FederatedBooking(BookingTerms):
 def _list_bookings(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> FederatedBookingsView:
-    """Bookings of the caller; of all, for a reader or an admin. By their start."""
+    """Bookings of the caller by their start; for a reader or an admin, all bookings."""
     found = visible_items(federation.bookings, caller)
     chosen = [one for one in found if state == "all" or not one.over]
     jobs = jobs_by_booking(federation, [one.id for one in chosen])
@@ -80,7 +80,7 @@ def _list_bookings(
 
 @router.get("/v1/federation/bookings/{name}", *_READ_PROBLEMS, "unknown-booking")
 def _get_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> FederatedBookingView:
-    """One booking: its cluster and start, its moves, counter-offers."""
+    """One booking: its cluster and start, its moves, and counter-offers."""
     return booking_row(federation, find_visible_booking(federation, caller, name))
 
 
@@ -88,12 +88,12 @@ def _get_booking(federation: LeadingFederation, caller: Caller, name: BookingNam
 async def _book_cores(
     federation: LeadingFederation, caller: Caller, name: BookingName, body: FederatedBooking, reply: Response
 ) -> FederatedBookingView:
-    """Book cores at some cluster. The same name again, until that booking is over, is the same booking.
+    """Book cores at one of the clusters. A request with the name of an open booking is that booking.
 
-    The clusters' plans are asked; it is booked where it begins first, or as the policy of routing says. Each
-    cluster bounds what its users may book. Where none has room in the window, the answer is 409 `no-room`
-    with the counter-offers of all clusters, and nothing is booked; `POST …/accept` takes one. 202: it is not
-    known yet; it goes on, and `GET` says how it stands.
+    It is booked at the cluster whose plan starts it first, or as the routing policy says. Each cluster limits
+    what its users may book. If no cluster has free capacity in the window, the answer is 409 `no-room` with
+    the counter-offers of all clusters, and nothing is booked; `POST …/accept` accepts one of them. 202: the
+    outcome is not known yet, and `GET` shows it later.
     """
     owner = resolve_owner(federation, caller, body)
     now = federation.now
@@ -103,7 +103,7 @@ async def _book_cores(
     if deadline - max(now, ready or 0) < shortest:
         where = "body.start" if start is not None else "body.deadline"
         begin, end = (format_utc(time) for time in (max(now, ready or 0), deadline))
-        what = f"it needs {format_walltime(shortest)}: from {begin} to {end} is less"
+        what = f"it needs {format_walltime(shortest)}, more than the window from {begin} to {end}"
         raise invalid_problem(where, what)
     terms = {
         "resources": body.requested_resources,
@@ -121,7 +121,7 @@ async def _book_cores(
 
 
 def _shortest_length(federation: FederationState, body: FederatedBooking) -> int:
-    """The duration at the fastest of the clusters that may be used."""
+    """Return the duration at the fastest permitted cluster."""
     known = federation.settings.clusters
     speeds = [known[name].speed for name in body.clusters or known if name in known]
     return scale_seconds(body.shortest, max(speeds, default=1.0)) if body.by_speed else body.shortest
@@ -138,7 +138,7 @@ def _shortest_length(federation: FederationState, body: FederatedBooking) -> int
 async def _accept_counter_offer(
     federation: LeadingFederation, caller: Caller, name: BookingName, body: OptionChoice, reply: Response
 ) -> FederatedBookingView:
-    """Take a counter-offer of a booking that was refused; where it is gone by now there are new ones."""
+    """Accept a counter-offer of a refused booking. If it is no longer available, the answer has new ones."""
     booking = _find_own_booking(federation, caller, name)
     options = counter_offers(booking)
     if body.option > len(options):
@@ -146,7 +146,9 @@ async def _accept_counter_offer(
         raise ProblemError("not-now", words)
     option = options[body.option - 1]
     if option.start < federation.now:
-        raise ProblemError("not-now", f"option {body.option} began at {option.start}: ask anew")
+        raise ProblemError(
+            "not-now", f"option {body.option} began at {option.start}: book again for new options"
+        )
     await _run_step(
         partial(federation.booking_operations.accept, booking.id, caller.name, option.cluster, option.start)
     )
@@ -157,7 +159,7 @@ async def _accept_counter_offer(
 async def _freeze_booking(
     federation: LeadingFederation, caller: Caller, name: BookingName
 ) -> FederatedBookingView:
-    """Let it stay where it is planned. Where its cluster does not answer, it is done once that does."""
+    """Fix the planned start of a booking. If its cluster does not answer, this is done as soon as it does."""
     booking = _find_own_booking(federation, caller, name)
     if booking.over or booking.cancelled or booking.phase != "flexible":
         raise ProblemError("not-now", f"booking {name} is {booking_row(federation, booking).state}")
@@ -189,7 +191,7 @@ async def _run_step(act: Callable[[], FederationBooking]) -> None:
 
 
 async def _booking_outcome(federation: FederationState, number: str, reply: Response) -> FederatedBookingView:
-    """The outcome once it is known; the status of ``reply`` is 202 until then."""
+    """Return the outcome once it is known; the status of ``reply`` is 202 until then."""
 
     def known() -> bool:
         one = federation.bookings[number]
@@ -200,7 +202,7 @@ async def _booking_outcome(federation: FederationState, number: str, reply: Resp
     if booking.over == "refused":
         row = booking_row(federation, booking)
         options = [asdict(one) for one in row.options]
-        hint = "POST …/accept accepts one of the options; nothing is booked yet" if options else None
+        hint = "nothing is booked yet: POST …/accept accepts one of the options" if options else None
         raise ProblemError("no-room", booking.text, hint=hint, options=options)
     if not known():
         reply.status_code = 202
@@ -208,7 +210,7 @@ async def _booking_outcome(federation: FederationState, number: str, reply: Resp
 
 
 def find_visible_booking(federation: FederationState, caller: Bearer, name: str) -> FederationBooking:
-    """The newest booking of that name that the caller may see. Raises ProblemError."""
+    """Return the newest booking of that name that the caller may see. Raises ProblemError."""
     booking = federation.bookings.by_owner_key(caller.name, name)
     if booking is None and caller.may("see all"):
         booking = federation.bookings.newest_named(name)
@@ -218,7 +220,7 @@ def find_visible_booking(federation: FederationState, caller: Bearer, name: str)
 
 
 def _find_own_booking(federation: FederationState, caller: Bearer, name: str) -> FederationBooking:
-    """A booking that the caller may change. Raises ProblemError."""
+    """Return a booking that the caller may change. Raises ProblemError."""
     booking = find_visible_booking(federation, caller, name)
     require_write_role(caller)
     return booking

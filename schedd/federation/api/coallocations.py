@@ -76,18 +76,20 @@ class ComponentRequest(FederatedRequest):
     @model_validator(mode="after")
     def _refuse_owner(self) -> "ComponentRequest":
         if self.owner:
-            raise ValueError("the owner is the co-allocation's, not a component's")
+            raise ValueError("set the owner of the co-allocation instead: a component has none")
         return self
 
     @model_validator(mode="after")
     def _refuse_alternatives(self) -> "ComponentRequest":
         if lists_alternatives(self.requested_resources):
-            raise ValueError("a component has one size: alternatives (trl) are for jobs, bags and bookings")
+            raise ValueError(
+                "alternatives (trl) are only for jobs, bags and bookings: a component has one size"
+            )
         return self
 
     @property
     def units(self) -> int:
-        """How many units it has in all, where it is divided; else 0. Raises ValueError."""
+        """Return the total number of units if it is divided; else 0. Raises ValueError."""
         if self.cores is None:
             return 0
         each = unit_cores(self.requested_resources)
@@ -102,8 +104,12 @@ class CoAllocationRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     components: Annotated[list[ComponentRequest], Field(min_length=1, max_length=MAX_COMPONENTS)]
-    ready: Annotated[int, Field(description="They start then or later.", ge=0, lt=1 << 36)] = 0
-    deadline: Annotated[int | None, Field(description="They have ended by then.", ge=0, lt=1 << 36)] = None
+    ready: Annotated[
+        int, Field(description="Earliest start, in seconds since the epoch.", ge=0, lt=1 << 36)
+    ] = 0
+    deadline: Annotated[
+        int | None, Field(description="Latest end, in seconds since the epoch.", ge=0, lt=1 << 36)
+    ] = None
     overhead: Annotated[
         int, Field(description="Percentage by which it runs longer on several clusters.", ge=0, le=1_000)
     ] = 0
@@ -112,7 +118,10 @@ class CoAllocationRequest(BaseModel):
     owner: Annotated[str, Field(description="Only an admin may name another user.", max_length=200)] = ""
     key: Annotated[
         str,
-        Field(description="Idempotency key: the same key again is the same co-allocation.", max_length=200),
+        Field(
+            description="Idempotency key: a request with the same key is the same co-allocation.",
+            max_length=200,
+        ),
     ] = ""
 
     @model_validator(mode="after")
@@ -123,18 +132,18 @@ class CoAllocationRequest(BaseModel):
             if len(self.components) > 1:
                 raise ValueError("components: a divided component (cores) must be the only one")
             if not self.most:
-                raise ValueError("most: over how many clusters may it be divided at most?")
+                raise ValueError("a divided component needs most, the maximum number of clusters")
         return self
 
 
 class ComponentEditRequest(BaseModel):
-    """A component to add, or in place of another one."""
+    """A component to add, or to substitute for another one."""
 
     model_config = ConfigDict(extra="forbid")
 
     component: ComponentRequest
     later: Annotated[
-        bool, Field(description="The start may become later; otherwise such a change is refused.")
+        bool, Field(description="Permit a later start; without it a change that delays the start is refused.")
     ] = False
 
 
@@ -142,7 +151,7 @@ class ComponentEditRequest(BaseModel):
 def _list_coallocations(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> CoAllocationsView:
-    """Co-allocations of the caller; all of them for a reader or an admin."""
+    """Co-allocations of the caller; for a reader or an admin, all co-allocations."""
     rows = [coallocation_row(federation, one) for one in visible_items(federation.coallocations, caller)]
     return CoAllocationsView(coallocations=[row for row in rows if state == "all" or not row.over])
 
@@ -201,7 +210,7 @@ def _check_deadline(federation: FederationState, longest: int, ready: int, deadl
     least = scale_seconds(longest, fastest)
     begin = max(ready, federation.now)
     if deadline is not None and deadline < begin + least:
-        what = f"deadline: it runs for {least} s from {begin} on, and ends after that"
+        what = f"deadline: the co-allocation takes {least} s from {begin} on, and ends later"
         raise invalid_problem("body.deadline", what)
 
 
@@ -388,7 +397,7 @@ def _coallocation_state(coallocation: CoAllocation) -> str:
         return "running"
     if coallocation.release_requested_at:
         return "starting"
-    return "planned" if coallocation.committed is not None else "seeking a start"
+    return "planned" if coallocation.committed is not None else "waiting for a start"
 
 
 def _waiting_reason(federation: FederationState, coallocation: CoAllocation) -> str:

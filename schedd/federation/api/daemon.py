@@ -1,4 +1,4 @@
-"""Running a federation: its port, its log, a thread for each cluster, until a signal ends it."""
+"""Daemon of a federation: its port, its log, and a thread for each cluster, until a signal ends it."""
 
 import asyncio
 import contextlib
@@ -46,19 +46,19 @@ FEDERATION_ROUTES: Final[tuple[Callable[[FastAPI], None], ...]] = (
     bookings.router.add_to,
     add_pages,
 )
-"""Functions that add the routes besides those of jobs and clusters."""
+"""Functions that add the routes, except those of jobs and clusters."""
 _ROLES: Final[tuple[Role, ...]] = ("user", "reader", "admin")
 """The other roles of a daemon's tokens have no meaning in a federation."""
 
 
 def load_tokens(settings: FederationSettings) -> Tokens:
-    """The callers with access to the federation. Raises SettingsError."""
+    """Return the callers with access to the federation. Raises SettingsError."""
     path = settings.server.token_file
     return Tokens(read_token_file(path, _ROLES) if path is not None else ())
 
 
 def load_member_tokens(settings: FederationSettings) -> dict[str, str]:
-    """The federation's own token for each cluster. Raises SettingsError."""
+    """Return the federation's own token for each cluster. Raises SettingsError."""
     return {
         name: read_token(one.token_file, f"clusters.{name}.token_file")
         for name, one in settings.clusters.items()
@@ -149,7 +149,7 @@ def _lead_federation(
     supervisor: Supervisor,
     clock: Callable[[], float],
 ) -> None:
-    """Waits until it leads, then works until it is to stop or another one leads."""
+    """Wait until this daemon leads, then work until it must stop or another daemon leads."""
     log = FederationLog(settings.store.url, settings.store.named, settings.store.lease, supervisor)
     peers: list[ClusterWorker] = []
     garbage = GarbageCollectorTuning()
@@ -163,7 +163,7 @@ def _lead_federation(
                 return
         app.state.leader = ""
         federation = FederationState(settings, log, own, clock)
-        garbage.begin()  # the records of all jobs: a thorough look would hold up every decision
+        garbage.begin()  # it tracks the records of all jobs: a full collection would delay every decision
         _log.info(
             "leading",
             term=log.leadership.term,

@@ -1,4 +1,4 @@
-"""Which jobs, co-allocations, bags and bookings a caller of the federation may see and change."""
+"""Access rules: the jobs, co-allocations, bags and bookings that a caller may see and change."""
 
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ def find_item(items: Items[_ItemT], caller: Bearer, name: str, kind: str) -> _It
 def require_write_role(caller: Bearer) -> None:
     """Raise ProblemError if the caller's role may only read."""
     if caller.role not in ("user", "admin"):
-        raise ProblemError("not-allowed", f"{caller.name} may only read")
+        raise ProblemError("not-allowed", f"{caller.name} has a role that may only read")
 
 
 def acting_owner(caller: Bearer, owner: str) -> str:

@@ -27,13 +27,13 @@ TextMap = Annotated[dict[str, str], Field(max_length=500)]
 
 
 class FederatedRequest(BaseModel):
-    """What a job asks for, as `qsub -l` takes it or name by name."""
+    """Requested resources of a job, as in `qsub -l` or by name."""
 
     model_config = ConfigDict(extra="forbid")
 
     request: Annotated[str | None, Field(min_length=1, max_length=10_000)] = None
     resources: TextMap | None = None
-    queues: Annotated[TextMap, Field(description="By cluster: the queue there.")] = {}
+    queues: Annotated[TextMap, Field(description="Queue of each cluster.")] = {}
     clusters: Annotated[
         tuple[str, ...], Field(description="Only these clusters may be used.", max_length=1_000)
     ] = ()
@@ -51,7 +51,9 @@ class FederatedRequest(BaseModel):
 
     @property
     def requested_resources(self) -> dict[str, str]:
-        """Name by name, however it was given; a walltime as every server reads it, not as ``90m``."""
+        """Return the resources by name, with the walltime in a form that every server accepts
+        (not ``90m``).
+        """
         found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
         for name in found:
             if name.lower() == "walltime":
@@ -61,12 +63,12 @@ class FederatedRequest(BaseModel):
 
     @property
     def walltime(self) -> int:
-        """In seconds; an hour for a job that names none."""
+        """Walltime in seconds; an hour if the request has none."""
         return parse_request(self.requested_resources).walltime or _DEFAULT_WALLTIME_S
 
     @property
     def cpu_seconds(self) -> int:
-        """Its cores for its walltime."""
+        """Requested cores multiplied by the walltime."""
         return parse_request(self.requested_resources).cpus * self.walltime
 
 
@@ -76,8 +78,8 @@ class FederatedJobRequest(FederatedRequest):
     array: Annotated[
         str,
         Field(
-            description="A job array of these indices, first and last. It goes as a whole to one "
-            "cluster and stays there; its end is that of its last task.",
+            description="First and last index of a job array. The array runs as a whole on one cluster and "
+            "does not move; its end is that of its last task.",
             pattern=r"^([0-9]{1,9}-[0-9]{1,9})?$",
             examples=["0-99"],
         ),
@@ -87,8 +89,8 @@ class FederatedJobRequest(FederatedRequest):
     def _check_array(self) -> "FederatedJobRequest":
         if self.array and not 0 < count_array_tasks(self.array) <= _MAX_ARRAY_TASKS:
             raise ValueError(
-                f"array {self.array}: the last index is not before the first, and there are at most "
-                f"{_MAX_ARRAY_TASKS} of them"
+                f"array {self.array}: the last index must not be before the first, and an array has at "
+                f"most {_MAX_ARRAY_TASKS} tasks"
             )
         return self
 
@@ -100,9 +102,9 @@ class FederatedJobRequest(FederatedRequest):
 class FederatedWhatIf(FederatedJobRequest):
     """A job that is not submitted yet."""
 
-    deadline: Annotated[int | None, Field(description="It is to have ended by then.", ge=0, lt=1 << 36)] = (
-        None
-    )
+    deadline: Annotated[
+        int | None, Field(description="Deadline of its end, in seconds since the epoch.", ge=0, lt=1 << 36)
+    ] = None
 
 
 class BagRequest(FederatedRequest):
@@ -114,7 +116,7 @@ class BagRequest(FederatedRequest):
 
 
 class JobScript(BaseModel):
-    """What runs, and how it is submitted."""
+    """Script of a job, and the options of its submission."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -123,7 +125,10 @@ class JobScript(BaseModel):
     variables: TextMap = {}
     key: Annotated[
         str,
-        Field(description="The sender's name for this: the same key again is the same job.", max_length=200),
+        Field(
+            description="Idempotency key, chosen by the sender: a request with the same key is the same job.",
+            max_length=200,
+        ),
     ] = ""
 
     @field_validator("attributes")
@@ -142,17 +147,22 @@ class NewFederatedJob(FederatedJobRequest, JobScript):
     data: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
         Field(
-            description="Sets of data that it reads: a cluster without them counts as later.", max_length=100
+            description="Data sets that it reads: a cluster without them gets a penalty (`routing.fetch`).",
+            max_length=100,
         ),
     ] = ()
     deadline: Annotated[
         int | None,
-        Field(description="When it should have ended: a priority under the policy `load`.", ge=0, lt=1 << 36),
+        Field(
+            description="Deadline, in seconds since the epoch; it raises the priority under policy `load`.",
+            ge=0,
+            lt=1 << 36,
+        ),
     ] = None
     booking: Annotated[
         str,
         Field(
-            description="It runs in this booking of its owner's, at the cluster where that is.",
+            description="It runs in this booking of its owner, at the booking's cluster.",
             max_length=63,
             pattern=r"^[A-Za-z0-9._-]*$",
         ),
@@ -161,15 +171,15 @@ class NewFederatedJob(FederatedJobRequest, JobScript):
     @model_validator(mode="after")
     def _check_booking(self) -> "NewFederatedJob":
         if self.booking and self.clusters:
-            raise ValueError("a job in a booking goes to the cluster where that is: leave clusters out")
+            raise ValueError("a job in a booking runs at the booking's cluster: leave clusters out")
         if self.booking and self.array:
-            raise ValueError("an array does not run in a booking: leave array or booking out")
+            raise ValueError("an array cannot run in a booking: leave array or booking out")
         return self
 
 
 def parse_request(resources: Mapping[str, str]) -> Request:
-    """In the words of TORQUE, or of OpenPBS where there is a select; of alternatives the longest. Raises
-    RequestError.
+    """Parse a request in TORQUE's notation, or in OpenPBS's if it has a select; of alternatives, the longest
+    one. Raises RequestError.
     """
     if alternatives := read_alternatives(resources):
         return max((parse_request(one) for one in alternatives), key=lambda request: request.walltime or 0)

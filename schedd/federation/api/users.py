@@ -22,7 +22,7 @@ class FederationUser(Bearer):
 
 
 class FederationUsers:
-    """From ID tokens to users, by the federation's settings. Needs joserfc."""
+    """Maps ID tokens to users, by the federation's settings. Needs joserfc."""
 
     def __init__(self, settings: FederationSettings, provider: ProviderSettings, **more: Any) -> None:
         """``more`` are arguments of ``IdTokens``. Raises SettingsError."""
@@ -34,14 +34,14 @@ class FederationUsers:
         self._tokens = IdTokenVerifier(provider, tls, claims=sorted(set(self._claims.values())), **more)
 
     async def authenticate(self, token: str) -> FederationUser:
-        """The user of this ID token. Raises ProblemError if it is invalid, or the user has no access."""
+        """Return the user of an ID token. Raises ProblemError if it is invalid, or the user has no access."""
         try:
             identity = await self._tokens.identity(token)
             owner = self._owner(identity)
         except IdentityError as error:
             if error.ours:
                 wait = {"Retry-After": "10"}
-                text = f"the identity provider cannot be asked: {error}"
+                text = f"the identity provider does not answer: {error}"
                 raise ProblemError("not-ready", text, headers=wait) from None
             raise ProblemError("no-token", str(error), hint="log in at the provider again") from None
         roles = [
@@ -52,11 +52,11 @@ class FederationUsers:
         if not roles:
             raise ProblemError(
                 "no-token",
-                f"{owner} is known, but has no grant here",
-                hint="ask an admin of the federation for a grant: [[oidc.grants]]",
+                f"{owner} has no access: no grant names this user or its groups",
+                hint="ask an admin of the federation for a grant ([[oidc.grants]])",
             )
         said = identity.claims
-        # A claim that is no text is no name: its holder has no account at that cluster.
+        # A claim that is not a text is not a user name: the user has no account at that cluster.
         users = {
             name: said[path] if isinstance(said[path], str) else ""
             for name, path in self._claims.items()

@@ -75,9 +75,9 @@ class IssuedOffers:
         with self._lock:
             found, bag = self._find.get(name), self._bags.get(name)
         if found is None or found.owner != owner:
-            raise LookupError(f"there is no offer {name} of {owner}: it never existed, or expired long ago")
+            raise LookupError(f"{owner} has no offer {name}: it never existed, or expired long ago")
         if bag is not None:
-            raise LookupError(f"offer {name} was taken: it is bag {bag}")
+            raise LookupError(f"offer {name} was already accepted, as bag {bag}")
         if self._clock() >= found.expires:
             raise LookupError(f"offer {name} has expired")
         return found

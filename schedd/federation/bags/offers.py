@@ -51,7 +51,7 @@ def split_tasks(
     ``power`` and ``load`` are by cluster; the rules of these names raise ValueError without them.
     """
     if tasks < 1:
-        raise ValueError(f"{tasks} tasks: there must be one at least")
+        raise ValueError(f"{tasks} tasks: at least one is needed")
     for end in sorted({offer.end for offer in offers if offer.tasks > 0}):
         best = _largest(offers, end)
         if sum(one.tasks for one in best) >= tasks:

@@ -147,7 +147,7 @@ def next_attempt(
         cluster, why = best.cluster, rules.policy.value
     else:
         cluster = min(open_ones, key=lambda name: (_preference(answers[name]), name))
-        why = "its plan has no room in the window; bookings that may move may make some"
+        why = "its plan has no free capacity in the window, but flexible bookings may move"
     return ClusterChosen(
         job=booking.id,
         time=now,
@@ -220,7 +220,7 @@ def placement_events(
     about: dict[str, Any] = {"job": booking.id, "time": now, "attempt": attempt}
     update = _update_event(about, row)
     if update is None:
-        return [WithdrawalRequested(**about, why=row.text or "its cluster does not keep it")]
+        return [WithdrawalRequested(**about, why=row.text or "its cluster no longer has it")]
     booked = AttemptBooked(**about, start=update.start, cpus=row.cpus, plan=plan, duration=row.duration)
     return [booked, update]
 
@@ -271,9 +271,9 @@ def _observe_placed(
         return found
     if one.phase == "booked":  # not confirmed to the owner yet, so another attempt may follow
         why = row.text if row is not None else ""
-        return [WithdrawalRequested(**about, why=why or f"{one.cluster} does not keep it")]
+        return [WithdrawalRequested(**about, why=why or f"{one.cluster} no longer has it")]
     if row is None:
-        return [AttemptEnded(**about, how="lost", text=f"{one.cluster} does not know it any more")]
+        return [AttemptEnded(**about, how="lost", text=f"{one.cluster} no longer knows it")]
     how = _END_REASONS.get(row.phase, _LOST)
     text = f"{one.cluster}: {row.text}" if row.text else ""
     return [AttemptEnded(**about, how=how, text=text)]

@@ -38,7 +38,7 @@ RoundPhase = Literal["proposed", "committed", "dropped", "cleared"]
 EditPhase = Literal["pending", "made", "refused"]
 NO_REQUIRED_COMPONENT: Final = "at least one component must not be optional"
 MAX_COMPONENTS: Final = 32
-"""Of a co-allocation, with deleted ones: their numbers are not used again."""
+"""Maximum number of components, including deleted ones, whose numbers are not reused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +394,7 @@ class CoAllocation(FederationItem[ComponentJob]):
                 free = not self.armed_at and not self.abort_reason
                 self.require(one.phase in ("proposed", "committed") and free, event)
                 if one.phase == "committed":
-                    # An edit that was not made yet has nothing to keep any more: the next round has it.
+                    # A pending edit has no committed round to keep any longer: the next round includes it.
                     group = replace(self.withdraw_attempts(event.time, event.why), release_requested_at=0)
                     group = group.settle_edit("made")
                 one = replace(one, phase="dropped", since=event.time, text=event.why)

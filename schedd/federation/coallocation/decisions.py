@@ -225,7 +225,7 @@ def _observe_component(
         case "held" if group.release_requested_at and (seen.state == "running" or seen.end == "ended"):
             return AttemptStarted(job=job, time=now, attempt=number)
         case "held" if seen.end:
-            return AttemptRefused(job=job, time=now, attempt=number, text="somebody deleted it")
+            return AttemptRefused(job=job, time=now, attempt=number, text="it was deleted there")
         case "held" if seen.phase in ("withdrawn", "withdrawing"):
             return AttemptRefused(
                 job=job, time=now, attempt=number, text=seen.text or "its cluster took it back"
@@ -283,7 +283,7 @@ def _decide_proposed(
     """Commit a booked round. Drop a round if its first bookings may expire before it is complete."""
     if all(place.component in one.plans for place in one.places):
         if has_waited(one.since, now, rules.expiry // 2):
-            why = "its bookings may be given up before they are confirmed"
+            why = "its bookings may expire before they are confirmed"
             return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
         return [RoundCommitted(job=group.id, time=now, number=one.number)]
     if has_waited(one.since, now, rules.expiry // 2):
@@ -307,7 +307,7 @@ def _decide_waiting(
         return []
     late = _unready_component(group, one, looks)
     if now >= one.start - rules.lead // 4:  # too late to release the holds in time
-        why = late or "the federation did not look in time"
+        why = late or "the federation did not act in time"
         return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
     return [] if late else [CoAllocationReleaseRequested(job=group.id, time=now)]
 
@@ -328,7 +328,7 @@ def _round_failure(
         look = looks.get(place.cluster)
         name = booking_name(rules, group, one.number, place.component)
         if look is not None and look.bookings is not None and name not in look.bookings:
-            return f"{place.cluster} does not keep the cores for component {place.component + 1} any more"
+            return f"{place.cluster} no longer reserves the cores for component {place.component + 1}"
     return ""
 
 
@@ -386,7 +386,7 @@ def _decide_starting(
         names = ", ".join(sorted({place.cluster for place in unheard}))
         return [
             CoAllocationAborted(
-                job=group.id, time=now, why=f"{names}: not known to have heard that it may start"
+                job=group.id, time=now, why=f"{names} may not have received the order to start"
             )
         ]
     if not lost and any(_may_still_report(looks.get(place.cluster), one, rules, now) for place, _ in must):

@@ -36,7 +36,7 @@ def unit_cores(resources: Mapping[str, str]) -> int:
     if len(named) != 1 or strange or not _COUNTS[named[0]].fullmatch(resources[named[0]]):
         why = f" and not {strange[0]}" if strange else ""
         raise ValueError(
-            "what is divided asks for one unit, nodes=1:ppn=P, select=1:ncpus=P or procs=1, and a "
+            "a divided component requests one unit (nodes=1:ppn=P, select=1:ncpus=P or procs=1) and a "
             f"walltime{why}"
         )
     try:

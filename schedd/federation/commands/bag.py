@@ -1,4 +1,4 @@
-"""``schedd bag``: many equal tasks with a deadline, shared out over a federation's clusters."""
+"""``schedd bag``: many equal tasks with a deadline, divided among a federation's clusters."""
 
 import argparse
 import os
@@ -90,12 +90,12 @@ def _add_bag_options(found: argparse.ArgumentParser) -> None:
         "--balance",
         choices=_BALANCES,
         default="none",
-        help="how tasks are shared where the deadline can be kept (default: none)",
+        help="how tasks are divided if the deadline can be kept (default: none)",
     )
 
 
 def run(argv: Sequence[str], name: str = "schedd bag") -> int:
-    """The command: 1 where the deadline is not kept."""
+    """Run the command; return 1 if the deadline is not kept."""
     return run_with_exit_code(make_parser(name), _run_action, argv)
 
 
@@ -143,7 +143,7 @@ def _submit_bag(args: argparse.Namespace) -> bool:
     if args.offer is not None and (
         args.tasks is not None or args.by or args.only or args.late or args.request or args.queue
     ):
-        raise ClientError("an offer says all but what runs: leave -n, --by, --only, --late, -l and -q out")
+        raise ClientError("an offer has all terms of the bag: leave out -n, --by, --only, --late, -l and -q")
     with connect_federation(args.url) as federation:
         if args.offer is None:
             terms = _bag_terms(args, request.split(",") if request else (), queues, federation.now)
@@ -172,7 +172,9 @@ def _bag_terms(
     args: argparse.Namespace, request: Sequence[str], queues: dict[str, str], now: Callable[[], int]
 ) -> dict[str, Any]:
     if args.tasks is None or not args.by or not request:
-        raise ClientError("give -n, --by and -l: how many tasks, by when, and what one asks for")
+        raise ClientError(
+            "give -n, --by and -l: the number of tasks, the deadline, and the request of one task"
+        )
     return {
         "request": ",".join(request),
         "tasks": args.tasks,
@@ -187,18 +189,16 @@ def _offer_text(one: BagOfferView, now: int) -> str:
     split = one.split
     lines = []
     if split is None:
-        lines.append(f"there is no room for {one.tasks} tasks")
+        lines.append(f"there is too little capacity for {one.tasks} tasks")
     else:
         answer: str = one.deadline_state
         if one.earliest_deadline is not None:
-            answer = f"refused: {format_time(one.earliest_deadline, now)} can be kept"
+            answer = f"refused: the earliest possible one is {format_time(one.earliest_deadline, now)}"
         elif answer == "wished":
-            answer = "a wish: its clusters accept no deadline"
+            answer = "only a wish: its clusters accept no deadlines"
         end = format_time(split.end, now)
         lines.append(f"offer {one.id}: {one.tasks} tasks end {end}; the deadline is {answer}")
-        lines.append(
-            f"to be taken until {format_time(one.expires, now)}: schedd bag submit --offer {one.id} …"
-        )
+        lines.append(f"accept it until {format_time(one.expires, now)}: schedd bag submit --offer {one.id} …")
     shares = split.shares if split is not None else {}
     names = dict.fromkeys([*(offer.provider for offer in one.offers), *one.why])
     table_lines = []
@@ -265,10 +265,10 @@ def _bag_text(one: BagView, now: int) -> str:
 
 
 def _format_stretch(one: BagView) -> str:
-    """How far the first end and the last lie apart."""
+    """Return the time between the first and the last end."""
     if one.stretch_s is None or one.stretch is None:
         return "not known"
-    share = f"{100 * one.stretch:.1f} % of the response"
+    share = f"{100 * one.stretch:.1f} % of the response time"
     return f"{format_duration(one.stretch_s)} from the first end to the last, {share}"
 
 

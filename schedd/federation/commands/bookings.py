@@ -1,4 +1,4 @@
-"""``schedd book --federation``: cores within a window, at whichever cluster of a federation has them."""
+"""``schedd book --federation``: cores within a window, at any cluster of a federation."""
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from schedd.federation.commands.jobs import connect_federation
 def run_federated_action(args: argparse.Namespace, asked: Callable[[int], dict[str, Any]]) -> bool:
     """Run an action; whether a start is known. ``asked`` is the body of a new booking. Raises ClientError."""
     if args.cluster:
-        raise ClientError("with --federation clusters are named by --only")
+        raise ClientError("with --federation, name clusters by --only")
     with connect_federation(args.url) as federation:
         now = federation.now()
         try:
@@ -90,7 +90,7 @@ def _bookings_table(found: Sequence[FederatedBookingView], now: int) -> str:
 
 
 def _format_flexibility(one: FederatedBookingView) -> str:
-    """By how much it may still be moved."""
+    """Return by how much it may still be moved."""
     return f"may move by {format_duration(one.spare)}" if one.state == "flexible" and one.spare else ""
 
 
@@ -126,12 +126,12 @@ def _booking_text(one: FederatedBookingView, now: int) -> str:
 
 def _cancel_text(one: FederatedBookingView) -> str:
     if one.over:
-        return f"booking {one.name} {'is given back' if one.cancelled else 'is over: ' + one.over}"
+        return f"booking {one.name} {{'is cancelled' if one.cancelled else 'is over: ' + one.over}}"
     return f"booking {one.name}: {one.text or one.state}"
 
 
 def _refusal_text(name: str, error: Refused, now: int) -> str:
-    """Why not, and what could be had."""
+    """Return the reason of a refusal, with the counter-offers."""
     words = format_rows([("not booked:", error.detail)])
     if not error.options:
         return words
@@ -151,7 +151,7 @@ def _options_table(name: str, options: Sequence[CounterOfferView], now: int) -> 
         for one in options
     ]
     shown = format_table(("OFFER", "CLUSTER", "FROM", "UNTIL", "OFF BY"), lines, last=12)
-    return f"{shown}\n\nschedd book --federation accept {name} NUMBER takes one"
+    return f"{shown}\n\nschedd book --federation accept {name} NUMBER accepts one"
 
 
 def format_stretch(one: BookingOptionView | CounterOfferView) -> str:

@@ -1,4 +1,4 @@
-"""``schedd cancel``: take jobs back from the federation."""
+"""``schedd cancel``: cancel jobs of the federation."""
 
 import argparse
 from collections.abc import Sequence

@@ -40,8 +40,8 @@ _EDITS: Final = {
 
 def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
     about = (
-        "Submit a co-allocation to the federation: components that start at the same moment, each at "
-        "some cluster, or none of them. The start is moved only to end earlier than published."
+        "Submit a co-allocation to the federation: components that start at the same time, each on one of "
+        "the clusters; either all start, or none. The start is moved only to end earlier than published."
     )
     found, add = make_action_parser(name, about, _FILE, {}, "co-allocations")
     submit = add("submit", "submit a co-allocation")
@@ -49,8 +49,10 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
     submit.add_argument(
         "--key", default="", help="idempotency key: the same key again is the same co-allocation"
     )
-    divide = add("divide", "submit a job over N cores of any clusters, which start at the same moment")
-    divide.add_argument("script", metavar="SCRIPT", help="what each cluster runs on its cores; - reads it")
+    divide = add("divide", "submit a job on N cores of any clusters, which all start at the same time")
+    divide.add_argument(
+        "script", metavar="SCRIPT", help="script that each cluster runs on its cores; -: standard input"
+    )
     divide.add_argument("--cores", type=int, required=True, metavar="N", help="total number of cores")
     divide.add_argument("--most", type=int, required=True, metavar="K", help="maximum number of clusters")
     divide.add_argument(

@@ -26,8 +26,8 @@ from schedd.federation.commands.jobs import connect_federation
 
 def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     about = (
-        "Show the clusters of a federation, a report of the jobs, arrays, bags, bookings and co-allocations"
-        " that it keeps (a week), or its audit. docs/reference/metrics.md defines each figure."
+        "Show the clusters of a federation, a report of its jobs, arrays, bags, bookings and "
+        "co-allocations of the last week, or its audit. docs/reference/metrics.md defines each figure."
     )
     codes = {code: words for code, words in EXIT_CODES.items() if code != 1}
     found = make_described_parser(name, about, "", codes)
@@ -97,7 +97,7 @@ def _report_text(found: FederationReport) -> str:
             "bags",
             [
                 ("ended", str(bags.ended)),
-                ("with a share that was refused", str(bags.moved)),
+                ("with a refused share", str(bags.moved)),
                 ("clusters for each", _format_mean(bags.clusters)),
                 *_deadline_rows(bags),
                 *_stretch_rows(bags.stretch),
@@ -120,10 +120,10 @@ def _deadline_rows(of: JobFigures | BagFigures) -> Iterator[tuple[str, str]]:
 
 def _stretch_rows(of: StretchFigures) -> Iterator[tuple[str, str]]:
     if of.stretch_s is not None and of.stretch is not None:
-        text = f"{format_duration(round(of.stretch_s))}, {100 * of.stretch:.1f} % of the response"
+        text = f"{format_duration(round(of.stretch_s))}, {100 * of.stretch:.1f} % of the response time"
         yield "stretch factor", f"{text} (mean of {of.known})"
     else:
-        yield "stretch factor", "not known of any"
+        yield "stretch factor", "unknown for all"
 
 
 def _coallocation_rows(of: CoAllocationSearches) -> Iterator[tuple[str, str]]:
@@ -131,19 +131,19 @@ def _coallocation_rows(of: CoAllocationSearches) -> Iterator[tuple[str, str]]:
     yield "clusters for each", _format_mean(of.clusters)
     yield "shifts, remaps, refused", f"{of.shifts}, {of.remaps}, {of.refused}"
     yield (
-        "came to one cluster",
+        "ended on one cluster",
         _format_share(of.to_one, of.several, of.to_one_share, "planned on several"),
     )
     yield (
         "earlier than published",
         _format_share(of.earlier, of.ended, of.earlier_share, "that ended"),
     )
-    yield "holes asked for, found", f"{of.gap_searches}, {of.gaps_found}"
+    yield "gap searches, found", f"{of.gap_searches}, {of.gaps_found}"
 
 
 def _booking_rows(of: BookingFigures) -> Iterator[tuple[str, str]]:
-    yield "asked for, booked", f"{of.asked}, {of.booked}"
-    yield "of these by an offer", str(of.by_offer)
+    yield "requested, booked", f"{of.asked}, {of.booked}"
+    yield "of these by a counter-offer", str(of.by_offer)
     yield "refused", f"{of.refused}; {of.declined} times a cluster had no room"
     yield "ended, cancelled, lost", f"{of.ended}, {of.cancelled}, {of.lost}"
     yield "moves", str(of.moves)

@@ -1,4 +1,4 @@
-"""The federation's jobs over all its clusters: what ``--federation`` and ``schedd cancel`` do."""
+"""Commands about the federation's jobs: the option ``--federation``, and ``schedd cancel``."""
 
 import argparse
 import os
@@ -31,7 +31,7 @@ def connect_federation(url: str | None) -> FederationClient:
     endpoint = find_endpoint()
     named = url or os.environ.get("SCHEDD_FEDERATION", "")
     if not named:
-        raise ClientError("where is the federation? Give --url or set SCHEDD_FEDERATION")
+        raise ClientError("the address of the federation is missing: give --url or set SCHEDD_FEDERATION")
     return FederationClient(endpoint._replace(url=named, cluster=""), timeout=60)
 
 
@@ -69,7 +69,7 @@ def show_job(found: argparse.ArgumentParser, argv: Sequence[str], *, briefly: bo
     def print_job(args: argparse.Namespace) -> bool:
         name: str = args.what or "" if briefly else args.job
         if not name or "@" in name or getattr(args, "request", None) is not None:
-            raise ClientError("name a job of the federation; `schedd submit --where` asks about a new one")
+            raise ClientError("name a job of the federation; for a new job, use `schedd submit --where`")
         with connect_federation(args.url) as federation:
             job = federation.job(name)
             now = federation.now()
@@ -87,7 +87,7 @@ def show_job(found: argparse.ArgumentParser, argv: Sequence[str], *, briefly: bo
 
 
 def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
-    """``schedd cancel``: each job by itself; the first that fails says the exit code."""
+    """``schedd cancel``: cancel each job; the first failure sets the exit code."""
     codes = []
     for name in found.parse_args(argv).jobs:
 
@@ -146,7 +146,7 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
                 f"{format_time(one.planned_start, now)}, if the jobs ahead use their full walltimes",
             )
     elif not job.over and one is None:
-        yield "start", "not known: no cluster has taken the job yet"
+        yield "start", "not known: the job has no cluster yet"
     elif not job.over and one is not None:
         yield "start", f"not known: {explain_unknown_start(one)}"
     if one is not None and one.dashboard:
@@ -173,12 +173,12 @@ def explain_unknown_start(one: TransferAttemptView) -> str:
 def describe_deadline(item: FederatedJobView | BagView, now: int) -> str:
     """Return the state of a deadline, or the answer to a refused one."""
     if item.earliest_deadline is not None:
-        return f"refused, {format_time(item.earliest_deadline, now)} can be kept"
+        return f"refused; the earliest possible one is {format_time(item.earliest_deadline, now)}"
     return item.deadline_state.replace("_", " ") or "-"
 
 
 def _array_summary(job: FederatedJobView) -> str:
-    """The indices of an array, and how many of its jobs stand where."""
+    """Return the indices of an array, and the number of its jobs by state."""
     counts = job.standing
     if counts is None:
         return job.tasks

@@ -50,7 +50,7 @@ _ATTRIBUTES: Final = {
 }
 _W_ATTRIBUTES: Final = ("stagein", "stageout", "umask", "group_list")
 _CODES: Final = """exit status:
-  0  the job is taken; with --where: a cluster has a start for it
+  0 the job is accepted; with --where: a cluster has a start for it
   1  with --where: no cluster has a start for it
   2  wrong usage
   4  no federation answers, or it is not ready
@@ -62,7 +62,7 @@ _O_VARIABLES: Final = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL")
 
 
 def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argparse.ArgumentParser:
-    """Its options; those ``of_script`` may be in `#PBS` lines."""
+    """Return the parser of its options; with ``of_script``, only those permitted in `#PBS` lines."""
     found = OneLineErrorParser(
         prog="#PBS" if of_script else name,
         add_help=not of_script,
@@ -99,7 +99,7 @@ def add_destination_options(found: argparse.ArgumentParser) -> None:
 
 
 def add_script_options(found: argparse.ArgumentParser) -> None:
-    """The options that say what runs, as qsub's."""
+    """Add the options about the script and its resources, as in qsub."""
     add = found.add_argument
     add("-l", dest="request", action="append", metavar="LIST", help="requested resources, as qsub -l")
     add("-q", dest="queue", metavar="QUEUE@CLUSTER", action="append", help="queue on a cluster")
@@ -141,7 +141,7 @@ def run(argv: Sequence[str]) -> int:
         if not args.json:
             print(found.id)
         if not found.over and not found.attempts:
-            hint = f"no cluster has taken it yet; see checkjob --federation {found.id}"
+            hint = f"no cluster is chosen yet; see checkjob --federation {found.id}"
             print(f"schedd submit: job {found.id} waits for a cluster: {hint}", file=sys.stderr)
     except Refused as error:
         print(f"schedd submit: {describe_refusal(error)}", file=sys.stderr)
@@ -158,8 +158,8 @@ def read_submission(
     environment: Mapping[str, str],
     now: Callable[[], int] = lambda: int(time.time()),
 ) -> dict[str, Any]:
-    """The job as the federation takes it; the command's own options go before those in the script. A deadline
-    such as `+6h` counts from ``now``.
+    """Return the job as a request to the federation; options of the command precede those in the script. A
+    deadline such as `+6h` counts from ``now``.
 
     Raises ValueError.
     """
@@ -176,7 +176,7 @@ def read_submission(
 
 
 def _parse_deadline(text: str, now: int) -> int:
-    """The moment that `--by` names. Raises ValueError."""
+    """Return the time that `--by` names. Raises ValueError."""
     try:
         return parse_coming_time(text, now)
     except ClientError as error:
@@ -184,7 +184,7 @@ def _parse_deadline(text: str, now: int) -> int:
 
 
 def _parse_indices(text: str) -> str:
-    """The first and the last index that an array is asked for with. Raises ValueError."""
+    """Return the first and the last index of a requested array. Raises ValueError."""
     found = _RANGE.fullmatch(text)
     if found is None:
         more = "; a step, a list and a limit (%) cannot be transferred" if set(text) & set(":,%") else ""
@@ -196,7 +196,7 @@ def _parse_indices(text: str) -> str:
 
 
 def read_script(name: str) -> str:
-    """The script of that name, `-`: from the standard input. Raises OSError and UnicodeDecodeError."""
+    """Return the script of that name; `-`: standard input. Raises OSError and UnicodeDecodeError."""
     return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
 
 
@@ -230,18 +230,18 @@ def read_script_options(
 
 
 def parse_queues(words: Sequence[str]) -> dict[str, str]:
-    """By cluster, the queue that `-q QUEUE@CLUSTER` names. Raises ValueError."""
+    """Return the queues by cluster, from `-q QUEUE@CLUSTER`. Raises ValueError."""
     found = {}
     for queue in words:
         name, at, cluster = queue.partition("@")
         if not at or not cluster:
-            raise ValueError(f"-q {queue}: a queue is one of a cluster's: QUEUE@CLUSTER")
+            raise ValueError(f"-q {queue}: name the cluster, too: QUEUE@CLUSTER")
         found[cluster] = name
     return found
 
 
 class _SubmitOptions:
-    """What the script and the command say, the later before the earlier."""
+    """Options of the script and of the command; later ones replace earlier ones."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -272,7 +272,7 @@ class _SubmitOptions:
             name, equals, value = words.partition("=")
             if name not in _W_ATTRIBUTES or not equals:
                 there = ", ".join(f"{one}=" for one in _W_ATTRIBUTES)
-                raise ValueError(f"-W {words}: not supported by a federation, which takes {there}")
+                raise ValueError(f"-W {words}: a federation does not support it; it supports {there}")
             self.attributes[name] = value
 
 
@@ -310,7 +310,7 @@ def _cluster_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
 
 
 def _format_lateness(late: int | None) -> str:
-    """Whether the deadline is met, where there is one."""
+    """Return whether the deadline is met; empty without one."""
     if late is None:
         return "-"
     return f"{format_duration(late)} late" if late else "in time"

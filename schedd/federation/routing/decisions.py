@@ -228,7 +228,7 @@ def _decide_pending(
     if newest.phase == "submitting":
         gone = seen is None or (seen.away and has_waited(seen.since, now, rules.patience))
         if gone and has_waited(newest.since, now, rules.patience):
-            why = seen.away if seen is not None else "it is not known any more"
+            why = seen.away if seen is not None else "it is no longer known"
             return _request_withdrawal(job, newest, now, why)
         return None
     if active is None:
@@ -245,12 +245,14 @@ def _decide_pending(
     place = attempt_status(clusters, rules, job, newest)
     if seen is None or place is None or place.planned_start is None or place.planned_end is None:
         late = has_waited(newest.since, now, rules.patience)
-        return _request_withdrawal(job, newest, now, "no place is kept for it there") if late else None
+        return (
+            _request_withdrawal(job, newest, now, "its placement there is no longer held") if late else None
+        )
     kept = (place.planned_start, place.planned_end)
     if not _is_better(job, kept, there, rules, clusters, (newest.cluster, active.cluster)):
-        return _request_withdrawal(job, newest, now, "it is no better any more")
+        return _request_withdrawal(job, newest, now, "it is no longer better")
     return _request_withdrawal(
-        job, active, now, f"it ends earlier at {newest.cluster}, where it has its place"
+        job, active, now, f"it ends earlier at {newest.cluster}, which holds a placement for it"
     )
 
 
@@ -300,7 +302,7 @@ def _choose_for_bag_share(
     seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
     why = job.attempts[-1].text if job.attempts else ""
     if not why and seen is None:
-        why = "it is not a cluster of the federation any more"
+        why = "it is no longer a cluster of the federation"
     elif not why and user is None:
         why = f"{job.owner} has no user there"
     elif not why and seen is not None and seen.away:
@@ -327,7 +329,7 @@ def _choose_booking_cluster(job: FederationJob, about: RoutingContext, now: int)
     seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
     why = next((one.text for one in job.attempts if one.phase == _REFUSED), "")
     if seen is None:
-        why = "it is not a cluster of the federation any more"
+        why = "it is no longer a cluster of the federation"
     elif user is None:
         why = f"{job.owner} has no user there"
     elif not why and seen.away:

@@ -202,7 +202,7 @@ class BagOperations(ItemOperations[Bag]):
                 young = attempt.phase != "released" or not has_waited(attempt.since, now, _SETTLING_S)
                 if job.bag and attempt.live and young and not planned:
                     raise OffersOutdatedError(
-                        f"bag {job.bag} was given to {cluster} a moment ago, and is not in its plan yet"
+                        f"bag {job.bag} was just submitted to {cluster}, and is not in its plan yet"
                     )
 
 

@@ -106,7 +106,7 @@ class FederationState:
         self.generations: dict[str, int] = {}  # last known plan version by cluster
         self.clusters: dict[str, ClusterStatus] = {
             name: ClusterStatus(
-                "it was not asked yet",
+                "it was not contacted yet",
                 self._now(),
                 offers=self._plan_offers[name].offers,
                 bounds=self._plan_offers[name].bounds,
@@ -135,7 +135,7 @@ class FederationState:
         self._unwanted: dict[str, set[str]] = {name: set() for name in settings.clusters}
         """Transfers by cluster that are to be withdrawn because the log does not want them."""
         self._lost: dict[str, set[tuple[str, int]]] = {name: set() for name in settings.clusters}
-        """Attempts by cluster, each as (job, attempt number), that it had and does not know any more."""
+        """Attempts by cluster, each as (job, attempt number), that it had and no longer knows."""
         self._drop_guard = threading.Lock()
         self._decided_at = 0
         self._load = compute_loads(self.jobs, self.clusters, self._rules)
@@ -158,7 +158,7 @@ class FederationState:
             for items in (self.jobs, self.coallocations, self.bookings):
                 taken = self._commit(close_attempts(items, self.settings.clusters, self._now()))
                 for cluster, count in Counter(_cluster_of(items, event) for event in taken).items():
-                    words = f"{count} attempts at {cluster} closed: it is not in the settings any more"
+                    words = f"{count} attempts at {cluster} closed: it is no longer in the settings"
                     self.audit("the settings", "remove cluster", words)
             self._closes_attempts = False
         except StoreError as error:
@@ -239,7 +239,7 @@ class FederationState:
         """Return why the cluster refuses a repeated request about a job, or that it lost it; else empty."""
         if (job.id, attempt.number) in self._lost.get(attempt.cluster, ()) and attempt.live:
             return (
-                f"{attempt.cluster} does not know the job any more, since its database was lost: check there "
+                f"{attempt.cluster} no longer knows the job, since its database was lost: check there "
                 "whether it runs; a cancelled job is forgotten"
             )
         name = transfer_name(self._rules, job, attempt)
@@ -383,7 +383,7 @@ class FederationState:
         return turned, None if whole else changed
 
     def _note_lost(self, cluster: str, rows: Mapping[str, TransferStatus]) -> None:
-        """Note the jobs that a cluster had and does not know any more; only new ones are logged."""
+        """Record the jobs that a cluster had and no longer knows; only new ones are logged."""
         found = set(find_lost(self.jobs, self._rules.name, cluster, rows))
         for job, number in sorted(found - self._lost[cluster]):
             _log.error("a cluster lost a job that it had", cluster=cluster, job=job, attempt=number)
@@ -394,7 +394,7 @@ class FederationState:
         there = self.jobs.attempts_at.get(cluster, {})
         count = sum(one in there for one in self._lost[cluster])
         words = "a job" if count == 1 else f"{count} jobs"
-        return f"it does not know {words} of the federation any more: its database was lost" if count else ""
+        return f"it no longer knows {words} of the federation: its database was lost" if count else ""
 
     def _find_unwanted(self, cluster: str, rows: Mapping[str, TransferStatus], *, whole: bool) -> None:
         """Update the unwanted transfers at a cluster from the changed rows."""
@@ -568,9 +568,8 @@ class FederationState:
         if not family or family == wanted:
             return ""
         words = (
-            f"its server is {_FAMILY_NAMES.get(family, family)}, "
-            f"but clusters.{cluster}.family says {wanted}: "
-            "no job that asks by select goes there until they agree"
+            f"its server is {_FAMILY_NAMES.get(family, family)}, but clusters.{cluster}.family is "
+            f"{wanted}: no job with select goes there until they agree"
         )
         if words not in self.clusters[cluster].trouble:
             _log.error("the settings name another family of servers", cluster=cluster, why=words)
@@ -594,7 +593,9 @@ def _clock_problem(lead_s: int) -> str:
     if abs(lead_s) <= _MAX_CLOCK_LEAD_S:
         return ""
     where = "ahead of" if lead_s > 0 else "behind"
-    return f"its clock is {abs(lead_s)} s {where} the federation's: its starts and ends are off by as much"
+    return (
+        f"its clock is {abs(lead_s)} s {where} the federation's: its starts and ends are wrong by that much"
+    )
 
 
 def _load_state(seen: TransferStatus | None) -> str:

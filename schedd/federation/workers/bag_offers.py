@@ -18,8 +18,8 @@ from schedd.parallel_calls import call_in_parallel
 OFFER_PERCENTAGES: Final = tuple(range(1, 101))
 """Sizes of the queried offers, in percent of a bag.
 
-The thesis gives five as an example. A plan answers all of them in one pass. Up to 100 tasks all numbers are
-queried, so that no deadline is refused which some shares keep.
+The thesis gives five as an example. A plan answers all of them in one pass. Up to 100 tasks, every
+number is queried, so that no deadline is refused that some distribution keeps.
 """
 _AT_ONCE: Final = 32
 
@@ -100,7 +100,7 @@ def _add_answer(
     speed: float,
 ) -> None:
     resources = scale_resources(asked.resources, speed)
-    if not deadline_names(resources):  # a plan by earliest deadline depends on it
+    if not deadline_names(resources):  # a plan in deadline order depends on it
         resources["deadline"] = str(asked.deadline)
     answer = client.what_if(
         resources=resources,

@@ -79,7 +79,7 @@ class BookingWorker(ItemWorker):
             self._guarded(one.id, partial(self._observe_and_process, one, looks))
 
     def _observe_and_process(self, booking: FederationBooking, looks: Mapping[str, BookingRows]) -> None:
-        """Note what the clusters' answers say of a booking, then do its pending work."""
+        """Apply the clusters' answers about a booking, then do its pending work."""
         operations, clusters = self._federation.booking_operations, self._federation.settings.clusters
         live = [one for one in booking.attempts if one.live]
         rows: dict[str, BookingView | None] = {
@@ -166,9 +166,7 @@ class BookingWorker(ItemWorker):
         found = {}
         for name in booking.wanted_clusters or federation.settings.clusters:
             if name not in federation.settings.clusters:
-                found[name] = ClusterReadiness(
-                    user="", cannot="it is not a cluster of the federation any more"
-                )
+                found[name] = ClusterReadiness(user="", cannot="it is no longer a cluster of the federation")
                 continue
             seen_there = federation.clusters[name]
             found[name] = ClusterReadiness(
@@ -272,14 +270,14 @@ class BookingWorker(ItemWorker):
         elif call.kind == "unbook" and error.kind == "unknown-booking":
             take([AttemptWithdrawn(**about)])
         elif call.kind == "confirm" and error.kind in _GONE:
-            take([WithdrawalRequested(**about, why=f"{call.cluster} gave it up before it was confirmed")])
+            take([WithdrawalRequested(**about, why=f"it expired at {call.cluster} before it was confirmed")])
 
     def _settle_removed_cluster(self, booking: FederationBooking, call: BookingCall) -> None:
-        """Complete the call for a cluster that is not in the settings any more."""
+        """Complete the call for a cluster that is no longer in the settings."""
         take = self._federation.booking_operations.commit
         about: dict[str, Any] = {"job": booking.id, "time": self._now(), "attempt": call.attempt}
         if call.kind == "unbook":
             take([AttemptWithdrawn(**about)])
         elif call.kind == "book":
-            words = f"{call.cluster} is not a cluster of the federation any more"
+            words = f"{call.cluster} is no longer a cluster of the federation"
             take([WithdrawalRequested(**about, why=words)])

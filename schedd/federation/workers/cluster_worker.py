@@ -165,7 +165,7 @@ class ClusterWorker(ThreadedWork):
                 raise
 
     def _note_repeated_refusal(self, action: TransferAction, why: str) -> None:
-        """Say that a request is refused and repeated: to the owner, and once in the log."""
+        """Report a request that is refused and repeated: to the owner, and once in the log."""
         known = self._federation.repeated_refusals
         words = f"{self.cluster} refuses to {action.kind} the job: {why}; the request is repeated"
         if known.get((self.cluster, action.transfer)) != words:
@@ -221,7 +221,7 @@ class ClusterWorker(ThreadedWork):
         return before is not None and before.starts != view.job_starts.words
 
     def _summarise(self, client: Client, view: ClusterView) -> None:
-        """Update what the page shows. A cluster that fails to answer this is used nevertheless."""
+        """Update the summary for the page. A cluster that does not answer this is used nevertheless."""
         self._summary_at = time.monotonic() + _SUMMARY_S
         try:
             found = read_summary(client, view, disclosed=self._settings.discloses("load"))

@@ -148,7 +148,7 @@ class CoAllocationWorker(ItemWorker):
         found = {}
         for name in wanted | here:
             if name not in federation.clusters:
-                found[name] = ComponentClusterView(away="it is not known any more")
+                found[name] = ComponentClusterView(away="it is no longer known")
                 continue
             seen = federation.clusters[name]
             bookings = None
@@ -304,11 +304,12 @@ class CoAllocationWorker(ItemWorker):
         ]
         obstacles = self._describe_obstacles(group)
         words = "; ".join([*refused, *away, *strangers, *self._too_few(group), *obstacles])
-        return f"no moment was found at which all components can start{': ' + words if words else ''}"
+        return f"there is no time at which all components can start{': ' + words if words else ''}"
 
     def _describe_obstacles(self, group: CoAllocation) -> list[str]:
-        """Return why clusters can never run components, in the last search. Of several components together
-        only if the cluster can run each of them. Nothing of a total of cores: its pieces may be smaller.
+        """Return why clusters can never run components, by the last search. Several components together are
+        named only if the cluster can run each of them. A divided request has no such reasons: its parts may
+        be smaller.
         """
         if group.options.units:
             return []
@@ -334,7 +335,7 @@ class CoAllocationWorker(ItemWorker):
         wanted = options.units * unit_cores(group.components[0].submission.get("resources", {}))
         if not all(there) or most >= wanted:
             return []
-        return [f"it wants {wanted} cores, and {options.most} clusters have {most} at most"]
+        return [f"it requests {wanted} cores, but {options.most} clusters have at most {most}"]
 
     def _query_starts(
         self,
@@ -492,7 +493,10 @@ class CoAllocationWorker(ItemWorker):
         _log.info("refused", cluster=call.cluster, what=call.kind, name=call.name, why=error.detail)
         now, take = self._now(), self._federation.coallocation_operations.commit
         if call.kind == "book":
-            why = f"{call.cluster} has no room for component {call.component + 1} then: {error.detail}"
+            why = (
+                f"{call.cluster} has too little free capacity for component {call.component + 1} at that "
+                f"time: {error.detail}"
+            )
             take([RoundDropped(job=group.id, time=now, number=call.number, why=why)])
         elif call.kind == "unbook" and error.kind in _GONE:
             self._record_withdrawn_booking(group, call)
@@ -512,7 +516,7 @@ class CoAllocationWorker(ItemWorker):
             )
 
     def _settle_removed_cluster(self, group: CoAllocation, call: CoAllocationCall) -> None:
-        """Complete the call for a cluster that is not in the settings any more."""
+        """Complete the call for a cluster that is no longer in the settings."""
         if call.kind == "unbook":
             self._record_withdrawn_booking(group, call)
         elif call.kind == "withdraw":

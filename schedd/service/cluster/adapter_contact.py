@@ -13,7 +13,7 @@ _LOOKS: Final = 3
 _JOBS: Final = 20
 _LONG_PAUSE_S: Final = 20.0
 _REFUSAL_COUNTS_S: Final = 60.0  # an adapter with a wrong token comes again every few seconds
-NO_ADAPTER_YET: Final = "no adapter has come yet"
+NO_ADAPTER_YET: Final = "no adapter has connected yet"
 ADAPTER_REFUSED: Final = "the requests of an adapter are refused"
 
 
@@ -25,7 +25,7 @@ class AdapterContact:
         """Last request by the monotonic clock; before the first one, the earliest time at which it could
         arrive."""
         self.at = 0  # last request by the cluster's clock, in seconds since the epoch; 0: none yet
-        self.awaited_since = 0  # since when the first request is expected, by the same clock
+        self.awaited_since = 0  # time from which the first request is expected, by the same clock
         self.version = ""  # version in its last report; empty: unknown
         self.scheduler_not_called = ""
         """Its last report that the server does not call its scheduler; empty otherwise."""
@@ -89,7 +89,9 @@ class AdapterContact:
         return self._measured_server_clock_lead_s or max([0, *self._server_clock_leads.copy()])
 
     def clock_problem(self, most: int) -> str:
-        """Return which clocks differ by more than ``most`` seconds; empty if none is known to."""
+        """Return a text about clocks that differ by more than ``most`` seconds; empty without a known
+        difference.
+        """
         found = []
         ahead = self.clock_lead_s
         if ahead is not None and abs(ahead) > most:
@@ -107,7 +109,7 @@ class AdapterContact:
         """
         if self._holder is not None and self._holder[0] not in ("", adapter) and self.age_s <= most:
             where = f" on host {self._holder[1]}" if self._holder[1] else ""
-            return f"another adapter{where} serves it; it was heard of {self.age_s:.0f} s ago"
+            return f"another adapter{where} serves this cluster; its last request came {self.age_s:.0f} s ago"
         self._holder = adapter, host
         return ""
 
@@ -131,7 +133,7 @@ class AdapterContact:
 
     @property
     def absence(self) -> str:
-        """A sentence while no adapter has come yet, before its silence counts as a fault; else empty."""
+        """A sentence while no adapter has connected yet, before its silence counts as a fault; else empty."""
         return "" if self.at else NO_ADAPTER_YET
 
     def is_silent(self, most: float) -> bool:

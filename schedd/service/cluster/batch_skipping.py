@@ -1,4 +1,4 @@
-"""Skipping a batch that makes the engine fail, so that neither input nor a defect stops a cluster.
+"""Skips a batch that makes the engine fail, so that neither input nor a defect stops a cluster.
 
 The incident is written to a file, the log marks the batch, and the engine is rebuilt without it. An event
 names the jobs or steps to quarantine; the engine requests a snapshot from the adapter, which makes up for the
@@ -84,7 +84,9 @@ class BatchSkipper:
     def skip_event(
         self, failed: EngineCallFailed, now: int, out: Sequence[Run], last: str, *, anew: bool
     ) -> BatchSkipped:
-        """Return the event for a rebuilt engine; ``out``: possibly open runs, ``last``: decision."""
+        """Return the event for a rebuilt engine. ``out`` are runs that may be open, ``last`` is the last
+        decision.
+        """
         return BatchSkipped(
             id=f"passed:{failed.batch.number}.{failed.batch.calls}:{now}.{self._failures_in_row}",
             time=now,

@@ -57,4 +57,7 @@ class ClockMonitor:
     def _describe_lag(planned: int, now: float) -> str:
         if planned - now < _BEHIND_S:
             return ""
-        return f"it is {planned - now:.0f} s behind the plan, whose time stands still until it has caught up"
+        return (
+            f"it is {planned - now:.0f} s behind the plan, whose time does not advance until the clock has "
+            "caught up"
+        )

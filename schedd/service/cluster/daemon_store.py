@@ -32,7 +32,9 @@ from schedd.wire import Decision, LogLost
 _log = structlog.get_logger(__name__)
 _TRY_S = 0.5  # time between two attempts to lead, or to reach the database
 MAX_BATCH_TRIES = 3
-"""Failures of a batch that was handled before, until it is skipped: its results may have been published."""
+"""Number of failures after which a batch that was handled before is skipped: its results may have been
+published.
+"""
 _MOST_TRIES = 8
 """Attempts to replay the log, until everything after the checkpoint is skipped.
 
@@ -40,7 +42,7 @@ Otherwise errors in every batch, or in varying ones, would stop a cluster for as
 
 
 class LeadershipObserver(Protocol):
-    """A planner, as the leader election sees it."""
+    """Interface of a planner for the leader election."""
 
     @property
     def on_standby(self) -> bool:

@@ -49,7 +49,7 @@ class _Delivery:
     last: str
 
 
-MAX_DEFERRAL_S: Final = 0.5  # maximum time that a poll leaves decisions to a reply that is being made
+MAX_DEFERRAL_S: Final = 0.5  # maximum time for which a poll leaves decisions to a reply in progress
 
 
 class DecisionLog:
@@ -190,7 +190,9 @@ class DecisionLog:
 
     @contextmanager
     def reply_pending(self, reader: str) -> Iterator[int]:
-        """While a reply to ``reader`` with new decisions is being made; yield its request's number."""
+        """Mark a reply with new decisions to ``reader`` as in progress within the block; yield its request's
+        number.
+        """
         number = next(self._numbers)
         if not reader:
             yield number

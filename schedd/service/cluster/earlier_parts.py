@@ -1,4 +1,4 @@
-"""States of components that know of times before the daemon's first start."""
+"""States of components from times before the daemon's first start."""
 
 from collections.abc import Container
 from typing import cast

@@ -48,7 +48,7 @@ class EngineCallFailed(Exception):
             self.why = f"it did not return within {seconds:.0f} s of processor time"
         if starved:
             most = _STARVED_FACTOR * seconds
-            self.why = f"it did not return within {most:.0f} s, most of which it did not run"
+            self.why = f"it did not return within {most:.0f} s, for most of which it got no processor time"
         self.batch = replace(batch, calls=call)
         self.engine = engine
         self.job, self.step = ("", "") if starved else (engine.state.at_job, engine.state.at_step)
@@ -109,7 +109,8 @@ class CallWatchdog:
                 with self._lock:
                     self._cpu_until = 0.0
                 if self._fired:
-                    # It may be on its way still, and is taken here. To call it back (by None) would leave
+                    # The exception may still be pending, and is caught here. To revoke it (by None) would
+                    # leave
                     # Python 3.11 looking for it for ever: a thread that is profiled then never returns.
                     for _ in range(_JUMPS):
                         pass

@@ -134,7 +134,7 @@ class Inbox:
             except (PlannerStopped, NotLeader) as error:
                 answer.set_exception(PlannerStopped(str(error)))
                 raise
-            except Exception as error:  # the caller's business, not the planner's
+            except Exception as error:  # an error for the caller, not for the planner
                 answer.set_exception(error)
 
     def _next(self) -> PendingDelivery | None:

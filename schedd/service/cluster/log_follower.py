@@ -1,4 +1,5 @@
-"""An engine that follows the event log: after a restart until the daemon leads, on a standby permanently.
+"""Engine that follows the event log: after a restart until the daemon leads, and permanently on a
+standby.
 
 The engine is called with the leader's batches, under the settings of its checkpoint and then of the batches,
 so it reaches the same plan and the same decisions. On takeover it continues with the settings of this daemon.
@@ -319,17 +320,18 @@ class LogFollower:
         at = self._store.last_position(self._number)
         if marked.batch > at.batch:
             damage.append(
-                f"it ends with batch {at.batch} and event {at.event}, and went on to batch {marked.batch} "
+                f"it ends with batch {at.batch} and event {at.event}, but had reached batch {marked.batch} "
                 f"and event {marked.event}"
             )
         elif marked.last_decision > int(last[1:] or 0):
             damage.append(
-                f"decisions up to number {marked.last_decision} were made, the last there is {last or 0}"
+                f"decisions up to number {marked.last_decision} were made, but the last one stored is "
+                f"{last or 0}"
             )
         if marked.chain_batch and marked.chain_batch <= at.batch:
             link = self._store.log_digest(self._number, marked.chain_batch)
             if link is not None and link.hex() != marked.chain:
-                damage.append(f"up to batch {marked.chain_batch} it is another one than was written")
+                damage.append(f"its contents up to batch {marked.chain_batch} differ from what was written")
         if not damage and not self.rebuilt:
             return None
         words = "; ".join(damage[:_SHOWN]) + ("; and more" if len(damage) > _SHOWN else "")
@@ -351,7 +353,7 @@ class LogFollower:
         """Continue under this daemon's settings; the next batch records them."""
         others = self.engine.state.settings != self.settings
         if others:
-            _log.info("other settings than before", cluster=self._name)
+            _log.info("settings differ from those before", cluster=self._name)
             self._switch_settings(self.settings)
         if others or not self.kept or not self._at.batch:  # the log also records the first settings
             journal.use_settings(settings_to_json(self.settings))

@@ -39,14 +39,14 @@ class PlannerMetrics:
         one = ["cluster"]
         self.parts = Histogram(
             "schedd_batch_seconds",
-            "A batch of events: to keep the events, to plan, to keep what follows, to publish",
+            "Handling of a batch of events, by part: store the events, plan, store the results, publish",
             [*one, "part"],
             buckets=_SECONDS,
             registry=self.registry,
         )
         self.lag = Histogram(
             "schedd_event_lag_seconds",
-            "From the arrival of events until they are handled and acknowledged",
+            "Time from the arrival of events until they are handled and acknowledged",
             one,
             buckets=_SECONDS,
             registry=self.registry,
@@ -54,13 +54,13 @@ class PlannerMetrics:
         self.events = Counter("schedd_events", "Events that were handled", one, registry=self.registry)
         self.moves = Counter(
             "schedd_moves",
-            "Planned starts that moved, by why; first starts and lost ones are no moves",
+            "Moves of planned starts, by cause; first starts and lost starts are not counted",
             [*one, "cause"],
             registry=self.registry,
         )
         self.earlier = Counter(
             "schedd_moves_earlier",
-            "Planned starts that moved to an earlier moment",
+            "Moves of planned starts to an earlier time",
             one,
             registry=self.registry,
         )
@@ -72,20 +72,20 @@ class PlannerMetrics:
         )
         self.searches = Counter(
             "schedd_searches",
-            "Searches for a better plan; `taken` where jobs of the live plan moved by them",
+            "Searches for a better plan; outcome `taken`: jobs of the live plan moved",
             [*one, "effect"],
             registry=self.registry,
         )
         self.foretold = Histogram(
             "schedd_expected_starts_seconds",
-            "Working out when all waiting jobs are expected to start, beside the planner",
+            "Computation of the expected starts of all waiting jobs, in the background",
             one,
             buckets=_ROUNDS,
             registry=self.registry,
         )
         self.losses = Counter(
             "schedd_log_losses",
-            "Times that a part of the log was found to be missing, or not as it was written",
+            "Number of times that a part of the log was missing, or differed from what was written",
             one,
             registry=self.registry,
         )
@@ -106,24 +106,25 @@ class PlannerMetrics:
 
         self.objectives = Gauge(
             "schedd_plan_objective",
-            "What the plan was last found to be worth, in the objective's unit; NaN where that is not known",
+            "Objectives of the plan, each in its unit; NaN if unknown",
             [*one, "objective"],
             registry=self.registry,
         )
         self.notices = Counter(
             "schedd_notices",
-            "Notices to users: sent, one try failed, given up, put off by the hourly limit, too late to send",
+            "Notices to users, by outcome: sent, one attempt failed, given up, postponed by the hourly "
+            "limit, too late",
             [*one, "outcome"],
             registry=self.registry,
         )
         self.webhooks = Counter(
             "schedd_webhook_requests",
-            "Requests to webhooks: taken, one try failed, refused for good",
+            "Requests to webhooks, by outcome: accepted, one attempt failed, refused for good",
             [*one, "outcome"],
             registry=self.registry,
         )
         self.alerts = Counter(
-            "schedd_alerts", "Alerts that were raised, by kind", [*one, "kind"], registry=self.registry
+            "schedd_alerts", "Alerts raised, by kind", [*one, "kind"], registry=self.registry
         )
 
     def for_cluster(self, cluster: str) -> "ClusterMetrics":

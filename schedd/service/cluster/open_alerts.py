@@ -90,7 +90,7 @@ class AlertMonitor(PeriodicWork):
         for look in self._looks:
             try:
                 look()
-            except Exception as error:  # the other clusters are looked at all the same
+            except Exception as error:  # the other clusters are updated nevertheless
                 failed = error
         if failed is not None:
             raise failed

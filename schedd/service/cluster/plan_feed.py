@@ -35,7 +35,7 @@ class JobSummary:
     planned_start: int | None
     """Actual start of a running job."""
     displayed_start: int | None
-    """The same as people are to be shown it: it does not follow each move of the plan."""
+    """The planned start with hysteresis, for display: it does not follow each move."""
     planned_end: int | None
     expected_start: int | None
     """P50 by real run times; null if no estimate is published."""
@@ -43,7 +43,7 @@ class JobSummary:
     """P90."""
     promised_start: int | None
     nodes: tuple[str, ...]
-    """Where it runs or is planned."""
+    """Nodes on which it runs or is planned."""
 
 
 def summarise_job(published: PlanSnapshot, record: JobRecord) -> JobSummary:
@@ -93,7 +93,7 @@ class PlanFeed:
 
     def record_change(self, before: PlanSnapshot, after: PlanSnapshot) -> None:
         """Record that ``after`` replaces ``before``. For the planner's thread."""
-        # Another engine's, or the plan was rebuilt: its slots are others.
+        # It is of another engine, or the plan was rebuilt: the slots differ.
         if after.generation < before.generation or after.ids is not before.ids:
             self._notes.clear()
             self._since = after.generation + (after.generation == before.generation)

@@ -1,4 +1,4 @@
-"""The thread of one cluster's live plan: batches of events in, decisions and plan snapshots out."""
+"""Thread of one cluster's live plan: it handles batches of events, and emits decisions and plan snapshots."""
 
 import re
 import time
@@ -158,7 +158,7 @@ class PlanLoop(PlannerCondition):
         known = self.decisions.last_id
         if self._succession is None or decision <= known or not _DECISION.fullmatch(decision):
             return
-        why = f"the adapter has read decisions up to {decision}, the last there is {known or 0}"
+        why = f"the adapter has read decisions up to {decision}, but the last known one is {known or 0}"
         lost = LogLost(id=f"lost:{decision}", time=self.now(), why=why, decided=int(decision[1:]))
         _log.critical("a part of the log is lost", cluster=self.name, why=why)
         self.submit([lost])
@@ -190,7 +190,7 @@ class PlanLoop(PlannerCondition):
         try:
             self._succession.audit(AuditRecord(self.now(), who, act, detail, self.name))
         except StoreError as error:
-            raise PlannerStopped(f"it was done, but could not be noted who did it: {error}") from error
+            raise PlannerStopped(f"it was done, but its audit entry could not be stored: {error}") from error
 
     @property
     def last_fork(self) -> PlanFork | None:
@@ -332,7 +332,7 @@ class PlanLoop(PlannerCondition):
         return True
 
     def _engine_failed_on_log(self, succession: Failover, failed: EngineCallFailed) -> None:
-        """Restart the replay after a failure, without the failed batch if it fails always."""
+        """Restart the replay after a failure, without the failed batch if that fails each time."""
         self.recovered.set()
         self._retries.report("the engine failed over the log", str(failed))
         self._planner.record_failed_call(failed)
@@ -342,7 +342,7 @@ class PlanLoop(PlannerCondition):
 
     def _stand_down(self, why: str) -> None:
         """Stand by: refuse pending work and discard the engine, which may be ahead of the log."""
-        _log.warning("not leading any more", cluster=self.name, why=why)
+        _log.warning("no longer leading", cluster=self.name, why=why)
         with self._inbox.condition:
             self.on_standby, self._stepping_down = True, False
         self.decisions.close()
@@ -399,7 +399,7 @@ class PlanLoop(PlannerCondition):
                     delivery.answer.set_exception(PlannerStopped("the planner stopped over these events"))
 
     def _forget_settled_risk(self) -> None:
-        """Close the alert about the latest reload for good once no job with a promise at risk waits."""
+        """Close the alert about the latest reload permanently once no job with a promise at risk waits."""
         risk = self.reload_risk
         if risk is not None and not self._waits(risk):
             self.reload_risk = None

@@ -38,7 +38,7 @@ from schedd.wire import Alert, ClockSet, ContactChanged, Event, LogLost, Run
 _log = structlog.get_logger(__name__)
 _CHECKPOINT = "no checkpoint could be written"
 _HISTORY = "the history of jobs and nodes could not be written"
-_WAKE = "the engine does not know when it is to be called"
+_WAKE = "the time of the next engine call is unknown"
 
 
 class Planner:
@@ -158,7 +158,7 @@ class Planner:
         self.handle_batch([lost])
 
     def reopen_decisions(self) -> None:
-        """Offer the open decisions in a new log, after the old one was closed."""
+        """Put the open decisions into a new log, after the old one was closed."""
         before = self.decisions
         self.decisions = DecisionLog(last=before.last_id)
         self.decisions.append(before.page_after("", most=1_000_000).decisions)

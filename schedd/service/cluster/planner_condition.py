@@ -1,4 +1,4 @@
-"""Condition of one cluster's planner: whether it works and leads, and what its surroundings lack."""
+"""Condition of one cluster's planner: whether it works and leads, and the troubles around it."""
 
 import threading
 import time
@@ -59,7 +59,7 @@ class PlannerCondition(ABC):
         self.reload_risk: PromisesAtRisk | None = None
         """Promises that the latest reload of the settings put at risk."""
         self.webhook_troubles: dict[str, str] = {}
-        """Why webhooks with unsent changes take none, by webhook. The event loop writes it."""
+        """Why webhooks with unsent changes do not accept them, by webhook. The event loop writes it."""
         self.notice_trouble = ""
         """Why notices to users are not sent; empty: they are. The notifier's thread writes it."""
         self.on_standby = succession is not None
@@ -135,7 +135,7 @@ class PlannerCondition(ABC):
 
     @property
     def unable_to_lead(self) -> str:
-        """Why this daemon may not decide although it is the leader as far as it knows; empty if it may."""
+        """Why this daemon may not decide although it believes to be the leader; empty if it may."""
         if self.on_standby or self.is_leader:
             return ""
         return "this daemon's lease has expired and was not renewed"
@@ -178,7 +178,7 @@ class PlannerCondition(ABC):
 
     @property
     def stale_reason(self) -> str:
-        """Why the published plan may be outdated unknown to the engine; empty: no reason."""
+        """Reason, unknown to the engine, why the published plan may be outdated; empty: none."""
         return self._stop_reason or self.failing
 
     @property
@@ -191,7 +191,9 @@ class PlannerCondition(ABC):
 
     @property
     def silence(self) -> str:
-        """That the adapter is silent, and since when; empty otherwise, and on standby."""
+        """Sentence about a silent adapter, with the time of its last contact; empty otherwise, and on
+        standby.
+        """
         if self.on_standby:
             return ""
         return self.adapter_contact.silence(self._publisher.latest.settings.adapter_silence)
@@ -206,20 +208,22 @@ class PlannerCondition(ABC):
 
     @property
     def server_silence(self) -> str:
-        """That the adapter does not reach the server, and since when; empty otherwise."""
+        """Sentence about a server that the adapter does not reach, with the time; empty otherwise."""
         silent = self.adapter_contact.is_silent(self._publisher.latest.settings.adapter_silence)
         return "" if silent else self.silence
 
     @property
     def clock_problem(self) -> str:
-        """Which clocks of server, adapter and daemon differ too much; empty if none is known to."""
+        """Text about clocks of server, adapter and daemon that differ too much; empty without a known
+        difference.
+        """
         if self.on_standby:
             return ""
         return self.adapter_contact.clock_problem(self._publisher.latest.settings.clock_apart)
 
     @property
     def scheduler_not_called(self) -> str:
-        """That the server does not call its scheduler; empty if it does, or is silent."""
+        """Sentence about a server that does not call its scheduler; empty if it does, or is silent."""
         return "" if self.on_standby or self.silence else self.adapter_contact.scheduler_not_called
 
     @property

@@ -28,7 +28,7 @@ class PromiseTracker:
     _last: dict[str, Breach] = field(default_factory=dict)
     _risks: dict[str, Risk] = field(default_factory=dict)
     _known_promises: dict[str, int] = field(default_factory=dict)
-    """Promises that the engine kept over its rebuild, by job; they are not new."""
+    """Promises that the engine kept in its rebuild, by job; they are not new."""
 
     def reset(self, engine: Engine) -> None:
         """Take the engine's present promises as known."""
@@ -84,8 +84,8 @@ class PromiseTracker:
         return made
 
     def _risk_changes(self, engine: Engine, ended: AbstractSet[str]) -> list[PromiseBreach]:
-        """Return the changes of promises: newly at risk, or safe again. The promises of ``ended`` jobs ended,
-        so they are not safe, whatever these jobs are promised now.
+        """Return the changes of promises: newly at risk, or safe again. The promises of ``ended`` jobs have
+        ended and are not safe, even if these jobs have new promises.
         """
         state = engine.state
         if not state.risks and not self._risks:

@@ -90,7 +90,7 @@ def admit(submission: Submission, queues: Mapping[str, QueueFacts], server: Serv
     defaults = {**server.defaults, **queues[taker].defaults}
     if longest is not None and not facts.resources.get("walltime") and "walltime" not in defaults:
         whose, text = longest
-        notes.append(f"without a walltime the server gives it {text}: resources_max of {whose}")
+        notes.append(f"it requests no walltime: the server sets {text} (resources_max of {whose})")
         facts = replace(facts, resources={**facts.resources, "walltime": text})
     return Admission(facts, (), tuple(notes), destinations)
 
@@ -123,7 +123,7 @@ def _limit_refusals(submission: Submission, queue: QueueFacts | None, server: Se
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """The way of a submission through the queues; ``destinations`` are those of the first routing queue."""
+    """Route of a submission through the queues; ``destinations`` are those of the first routing queue."""
 
     submission: Submission
     queues: Mapping[str, QueueFacts]

@@ -25,7 +25,7 @@ _DISPLACED: Final = {
 }
 """Remarks, by the cause of other jobs' moves."""
 _EVENT: Final = "what-if"
-_MAX_CALLS: Final = 8  # of the engine, while it goes on with repairs and rankings at once
+_MAX_CALLS: Final = 8  # calls of the engine, while it continues with repairs and rankings at once
 
 
 @dataclass(frozen=True, slots=True)

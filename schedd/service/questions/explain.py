@@ -87,8 +87,9 @@ class Blocker:
     """Whether the job would start earlier than planned without all blockers of this kind."""
     words: str
     ranked_by: str = ""
-    """Only for a planned job that goes first, since its value by a priority formula is higher: the setting
-    that holds the formula."""
+    """Only for a planned job that goes first because its value by a priority formula is higher: the setting
+    with the formula.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +111,21 @@ class Explanation:
     earliest: int | None
     """First possible start without any blocker."""
     earliest_why: str
-    """Why no start before `earliest` is possible; empty if `earliest` is now."""
+    """Why no earlier start is possible; empty if `earliest` is now."""
     without: int | None
     node_choice: str
-    """How its nodes were chosen among all nodes that allow the same start; empty where it is not planned."""
+    """How its nodes were chosen among all nodes that allow the same start; empty without a planned start."""
     has_room_sooner: bool
     """Whether the plan has an earlier gap for it that it does not use; `why` gives the reason."""
     blockers: tuple[Blocker, ...]
     hidden: int
     """Number of further blockers that are jobs of other users, which you may not see."""
     chain: tuple[ChainLink, ...]
-    """What holds its nodes from now until its planned start, as contiguous links. Empty without a planned
-    start in the future."""
+    """Jobs, reservations and limits that hold its nodes from now until its planned start, as contiguous
+    links. Empty without a planned start in the future.
+    """
     ahead: tuple[JobsAhead, ...]
-    """Number of queued jobs before it on these nodes, by right."""
+    """Number of queued jobs before it on these nodes, by their right to go first."""
     why: str
     """Summary."""
     last_change: Change | None
@@ -303,8 +305,8 @@ def _start_barrier(published: PlanSnapshot, record: JobRecord, ready: int, now: 
 def _merge_blockers(
     published: PlanSnapshot, plan: Plan, items: Iterable[PlanBlocker]
 ) -> Iterable[PlanBlocker]:
-    """Return one blocker for all slots of a reservation, and for a job with those that are held for it: they
-    go together.
+    """Merge blockers: all slots of a reservation are one, and so are a job and the slots that are held for
+    it.
     """
     owners = jobs_of_slots(published)
     merged: dict[object, PlanBlocker] = {}
@@ -382,7 +384,7 @@ def _describe_blocker(fork: PlanFork, plan: Plan, item: PlanBlocker, record: Job
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names once each; a job with whole nodes is in the way of others by its node."""
+    """Return the distinct names; a job with a whole node blocks others by the node, not by its resources."""
     found = dict.fromkeys(names)
     if "node" in found:
         found.pop(_WHOLE, None)
@@ -400,7 +402,7 @@ def _column_name(name: str, *, by_job: bool) -> str:
 
 
 def _describe_reserved(on: tuple[BlockedResource, ...]) -> str:
-    """Return what a reservation does on the places where it is in the job's way."""
+    """Return how a reservation blocks a job."""
     what = {name for one in on for name in one.what}
     where = _name_places(on)
     if "access" in what:
@@ -431,7 +433,7 @@ def _node_blocker(published: PlanSnapshot, name: str, sooner: bool) -> Blocker:
 
 
 def _scarce(published: PlanSnapshot, plan: Plan, record: JobRecord) -> str:
-    """Return the limits and licences of the job that are used up by others than jobs, as a clause."""
+    """Return the job's limits and licences that are used up, but not by jobs, as a clause."""
     rows = [plan.pools[pool] for pool in plan.pool_amounts(record.slot) if plan.is_scarce(pool)]
     words = [format_limit(limit) for row in rows if (limit := published.limits.get(row)) is not None]
     return f"{' and '.join(words)}: that allows no start" if words else ""

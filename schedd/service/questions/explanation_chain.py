@@ -68,17 +68,19 @@ class ChainLink:
     start: int
     until: int
     held_until: int
-    """When the last of its jobs, or the reservation, releases these nodes; not before `until`, since the next
-    link begins as soon as it is enough."""
+    """When the last of its jobs, or the reservation, releases these nodes. It may be after `until`: the next
+    link begins as soon as another blocker alone explains the delay.
+    """
     nodes: tuple[str, ...]
     """Some of the planned nodes that are held."""
     name: str
-    """Name of the reservation; the limit, also one that the jobs use up; or the reason why the job may not
-    start yet."""
+    """Name of the reservation or of the limit (also of a limit that the jobs use up), or the reason why the
+    job may not start yet.
+    """
     jobs: tuple[ChainJob, ...]
-    """The first of them, by time."""
+    """The first of its jobs, by time."""
     count: int
-    """Total number of jobs."""
+    """Total number of its jobs."""
     words: str
 
 

@@ -25,7 +25,7 @@ from schedd.service.questions.plan_fork import PlanFork
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveChange:
-    """An objective before and after a change of the plan; only if both values are known."""
+    """An objective before and after a change of the plan; both values are known."""
 
     objective: str
     unit: str

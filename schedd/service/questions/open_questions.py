@@ -45,7 +45,7 @@ class Question:
     def check(self) -> None:
         """Raise WorkSpent if the question was cancelled."""
         if self._ended:
-            raise WorkSpent("the question was given up")
+            raise WorkSpent("the question was cancelled")
 
     def release_plan(self) -> None:
         """Remove the last plan, which another question may use next."""
@@ -72,7 +72,7 @@ def limit_searches(plan: Plan) -> Iterator[None]:
 
 
 def limit_plan_work(plan: Plan) -> None:
-    """Limit searches of ``plan``, which is not used afterwards, in the same way."""
+    """Limit searches of ``plan`` like ``limit_searches``; the plan must not be used afterwards."""
     question = _present.get()
     if question is None:
         plan.limit_work(all_of_them=QUESTION_WORK)

@@ -85,10 +85,10 @@ class WhatIfAnswer:
     many: tuple[TasksEnd, ...] = ()
     changes_by: int | None = None  # the latest start that `changes` allow; None: no changes were requested
     sooner_changes: tuple[SmallerRequest, ...] = ()
-    sooner_by: int | None = None  # the same of `sooner_changes`
-    scale: WalltimeScale | None = None  # what the walltime was scaled from; None: it is as requested
+    sooner_by: int | None = None  # the latest start that `sooner_changes` allow
+    scale: WalltimeScale | None = None  # the scale of the walltime; None: it is as requested
     promise: int | None = None  # the latest start that would be promised, FOREVER: none; None: not known
-    means: str = ""  # the note that says which other jobs would be moved or preempted for this start
+    means: str = ""  # note about the jobs that would be moved or preempted for this start
 
 
 class PlanFork:
@@ -138,8 +138,8 @@ class PlanFork:
         return self.published.as_of
 
     def note_halt(self, present: PlanSnapshot) -> None:
-        """Take over whether jobs are started from a later snapshot: a pause or a silence makes no new fork.
-        Any thread may call it.
+        """Adopt from a later snapshot whether jobs are started: a pause, or a silent adapter, needs no new
+        fork. Any thread may call it.
         """
         known = self.published
         if (known.stale, known.halted) != (present.stale, present.halted):
@@ -289,7 +289,7 @@ class PlanFork:
         if facts.id.startswith(BOOKING):
             return None
         if self._engine is None:
-            raise TypeError("a fork with another plan than the engine's answers no what-if")
+            raise TypeError("a fork whose plan is not the engine's cannot answer a what-if")
         known = self._engine.state.records
         facts = self._with_vnodes(self._with_defaults(facts))
         altered = instead_of in known
@@ -587,7 +587,7 @@ class PlanFork:
     def _component_wait(
         self, facts: JobFacts, understood: ParsedRequest, instead_of: str
     ) -> WaitingFor | None:
-        """What a component lets the job wait for, asked about instead of another; None: nothing."""
+        """Return what a component makes the job wait for, when it replaces another job; None: nothing."""
         for one in components():
             if one.must_wait_in_what_if is not None:
                 wait = one.must_wait_in_what_if(self.published, facts, understood, instead_of)

@@ -1,4 +1,4 @@
-"""Promises that changed settings of a reload put at risk: named before the settings take effect."""
+"""Promises that a reload of settings would put at risk, found before the settings take effect."""
 
 import time
 from collections.abc import Sequence
@@ -45,4 +45,4 @@ def promises_at_risk_by(
         return None
     promises, named = describe_owners(owners)
     jobs = frozenset(one.job for one in found.moved if one.broken)
-    return PromisesAtRisk(jobs, f"{promises} put at risk, of {named}")
+    return PromisesAtRisk(jobs, f"{promises} of {named} are at risk")

@@ -16,7 +16,9 @@ from schedd.service.questions.expectations import UNKNOWN, Expectation
 from schedd.service.questions.plan_fork import WhatIfAnswer
 from schedd.start_sentence import is_forecast_fresh
 
-OWN_FORECAST: Final = "the likely start is that of the job as it is: the altered job could keep its place"
+OWN_FORECAST: Final = (
+    "the likely start is that of the unaltered job, since the altered one could keep its place"
+)
 
 
 def current_start(published: PlanSnapshot, job: JobRecord) -> StartKnown | None:
@@ -43,7 +45,7 @@ class PublishedStart:
 
     @classmethod
     def from_job(cls, published: PlanSnapshot, job: JobRecord, now: int) -> "PublishedStart | None":
-        """Return it for a planned job; None for others."""
+        """Return the published start of a planned job; None for other jobs."""
         place = current_start(published, job)
         if place is None:
             return None
@@ -56,8 +58,8 @@ class PublishedStart:
         return cls(job, place.placement.start, promised if promised is not None else FOREVER, forecast)
 
     def bound(self, expected: Expectation, asked: WhatIfAnswer) -> tuple[Expectation, str]:
-        """Return the expected start of an altered request that keeps the promise, no later than the job's if
-        it is planned no later; and a remark if the job's counts.
+        """Return the expected start of an altered request that keeps the promise. It is limited to the job's
+        own expected start if the request is planned no later than the job; a remark then says so.
         """
         own = self.forecast
         if not isinstance(asked.answer, StartKnown) or asked.answer.placement.start > self.planned:

@@ -16,24 +16,24 @@ _MIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class SmallerRequest:
-    """The smallest change of one resource that allows a start in time."""
+    """Smallest change of one resource that allows a start by a given time."""
 
     change: Literal["walltime", "cpus", "mem", "gpus", "nodes", "units", "feature"]
     """`cpus`, `mem` and `gpus` (0: none) are per unit (a node of `nodes=`, a chunk of `select=`). `units`
     that may share a node (`procs=`, a `select=` that is not scattered), otherwise `nodes`."""
     asked: str
     enough: str
-    """In the syntax of `qsub -l`; empty for a feature to leave out."""
+    """Sufficient value in the syntax of `qsub -l`; empty for a property to leave out."""
     value: int | None
-    """The same as a number: seconds, cpus, KiB, gpus, nodes or units."""
+    """`enough` as a number: seconds, cpus, KiB, gpus, nodes or units."""
     planned_start: int
-    """The planned start with this change; often well before the time that was sought."""
+    """Planned start with this change; often well before the requested time."""
     expected_start: int | None = None
-    """The likely start with this change (P50); null: not predicted."""
+    """Likely start with this change (P50); null: not predicted."""
     expected_by: int | None = None
     """P90 with this change."""
     risk: float | None = None
-    """Of a walltime: the share of such jobs that run longer and would be killed; null: not predicted."""
+    """For a walltime: the share of such jobs that run longer and would be killed; null: not predicted."""
 
 
 def smaller_requests(request: Request, walltime: int, start: StartInTime) -> tuple[SmallerRequest, ...]:
@@ -139,7 +139,9 @@ def _with_at_most_gpus(request: Request, gpus: int) -> Request:
 
 
 def _with_at_most(chunk: Chunk, beginning: str, most: int) -> tuple[tuple[str, int], ...]:
-    """Return a chunk's amounts, with no more than this of the parts of a host whose names begin so."""
+    """Return a chunk's amounts, with at most ``most`` of each part of a host whose name begins with
+    ``beginning``.
+    """
     return tuple(
         [
             (name, min(amount, most) if name.startswith(beginning) else amount)

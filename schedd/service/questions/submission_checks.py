@@ -29,7 +29,7 @@ class QueuedJobs:
     _amounts: dict[tuple[str, str, str, str, str], int] = field(default_factory=dict)
 
     def amount(self, limit: Limit, queue: str) -> int:
-        """Return what counts against a limit of a queue (empty: of the server)."""
+        """Return the amount that counts against a limit of a queue (empty: of the server)."""
         key = (limit.who, limit.name, limit.what, limit.counts, queue)
         if key not in self._amounts:
             self._amounts[key] = self._sum(limit, queue)
@@ -53,7 +53,7 @@ class QueuedJobs:
 
 @dataclass(frozen=True, slots=True)
 class KnownUser:
-    """What is known of a user from the server's jobs: groups, submit hosts, queues that accepted a job."""
+    """Facts about a user from the server's jobs: groups, submit hosts, queues that accepted a job."""
 
     groups: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
@@ -217,7 +217,7 @@ def array_refusals(one: Submission, queue: QueueFacts | None, server: ServerFact
 
 
 def walltime_range_refusals(one: Submission, server: ServerFacts) -> Iterator[str]:
-    """Yield what OpenPBS refuses of a range of walltimes (shrink to fit)."""
+    """Yield the parts of a range of walltimes (shrink to fit) that OpenPBS refuses."""
     wanted = one.facts.resources
     least, most = wanted.get("min_walltime"), wanted.get("max_walltime")
     if server.family != "openpbs" or least is most is None:

@@ -18,11 +18,11 @@ class UserSummary:
     without_start: int = 0
     """Blocked jobs, and jobs that can never run."""
     cpus: int = 0
-    """Requested by running jobs."""
+    """Cpus requested by running jobs."""
     cpus_planned: int = 0
-    """Requested by planned jobs."""
+    """Cpus requested by planned jobs."""
     cpu_seconds_planned: int = 0
-    """The same times their walltimes."""
+    """Cpu-seconds of planned jobs: cpus multiplied by walltimes."""
     next_start: int | None = None
     """First planned start."""
     last_end: int | None = None

@@ -19,19 +19,19 @@ _STEP_S: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class TighterWalltime:
-    """A walltime with which a waiting job would start at least five minutes sooner, as planned now."""
+    """A walltime with which a waiting job would start at least five minutes sooner in the present plan."""
 
     job: str
     name: str
     walltime: int
-    """Requested, in seconds."""
+    """Requested walltime, in seconds."""
     enough: int
-    """In seconds: the run time that 90 % of such jobs do not exceed, rounded up to a minute."""
+    """Run time that 90 % of such jobs do not exceed, in seconds, rounded up to a minute."""
     planned_start: int
     sooner_start: int
-    """With the tighter walltime."""
+    """Planned start with the tighter walltime."""
     risk: float
-    """Share of such jobs that run longer than that and would be killed."""
+    """Share of such jobs that run longer than `enough` and would be killed."""
 
 
 def find_tighter_walltimes(

@@ -96,9 +96,11 @@ class SubmissionTrial:
     ready: int
     columns: ScoringColumns
     weights: CriterionWeights | None  # weights for choosing among gaps; None: the first gap
-    order: DeadlineOrder | None = None  # it is also tried before jobs with later deadlines
+    order: DeadlineOrder | None = (
+        None  # None, or the order in which it is also tried before jobs with later deadlines
+    )
     restriction: Restriction | None = None  # the nodes and times that the job is restricted to
-    scopes: frozenset[str] = frozenset()  # the labels of the job, for limits
+    scopes: frozenset[str] = frozenset()  # the labels of the job for limits
     node_order: str = ""  # the order of nodes that is preferred for the job
 
     def _as_planned(self, request: Request, walltime: int) -> Request:

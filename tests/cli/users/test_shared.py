@@ -126,7 +126,7 @@ def test_every_command_reports_a_silent_adapter_until_its_return(
 ) -> None:
     assert run(*args)[2] == ""
     loop.adapter_contact.reset(T)
-    assert "no jobs are started: no adapter has come yet" in run(*args)[2]
+    assert "no jobs are started: no adapter has connected yet" in run(*args)[2]
     loop.record_adapter_request()
     loop.adapter_contact.last -= 61
     words = f"no jobs are started, and the plan may be out of date: {NO_CONTACT} since 14 Nov 2023"
@@ -242,7 +242,7 @@ def test_a_link_runs_its_command(url: str, loop: PlanLoop, tmp_path: Path) -> No
         return subprocess.run([link, job_id], check=False, capture_output=True, text=True, env=environment)
 
     assert call("2").stdout.startswith("job 2.srv: ann@login, batch, 4 cpus")
-    halted = "showstart: no jobs are started: no adapter has come yet\n"
+    halted = "showstart: no jobs are started: no adapter has connected yet\n"
     assert call("2").stderr == halted
     assert call("9").stderr.startswith(f"{halted}showstart: cluster main has no job 9")
 
@@ -253,7 +253,7 @@ def test_closed_output_is_no_error(url: str, loop: PlanLoop) -> None:
     here = Path(__file__).parents[2]
     shown = subprocess.run(pipe, shell=True, check=True, capture_output=True, text=True, cwd=here)
     assert shown.stdout.split()[:3] == ["RUNNING", "USER", "QUEUE"]
-    assert shown.stderr == "schedd showq: no jobs are started: no adapter has come yet\n"
+    assert shown.stderr == "schedd showq: no jobs are started: no adapter has connected yet\n"
 
 
 @pytest.mark.parametrize(

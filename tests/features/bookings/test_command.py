@@ -67,7 +67,7 @@ def test_a_booking_is_created_shown_frozen_and_cancelled(run: Run) -> None:
     assert run("list")[1] == out
     code, out, _ = run("freeze", "exam")
     assert (code, "frozen" in out) == (0, True)
-    assert run("cancel", "exam")[:2] == (0, "booking exam is given back\n")
+    assert run("cancel", "exam")[:2] == (0, "booking exam is cancelled\n")
 
 
 def test_the_alternative_that_ends_first_is_booked_and_shown(run: Run) -> None:

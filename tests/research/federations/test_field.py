@@ -118,7 +118,7 @@ def test_logs_side_by_side_begin_together(tmp_path: Path) -> None:
     assert [one.submit for one in jobs[:2]] == [0, 0]
     assert {one.clusters for one in jobs if one.cpus > 2} == {("one",)}
     assert len(simulate(clusters, jobs, "plan").cluster) == 20
-    with pytest.raises(TraceError, match="named before"):
+    with pytest.raises(TraceError, match="defined twice"):
         side_by_side([paths[0], paths[0]], 5, 0)
 
 

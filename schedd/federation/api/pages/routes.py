@@ -44,7 +44,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.start_sentence import StartFacts
 
 COOKIE: Final = "schedd_federation"
-"""Another name than the dashboard's: cookies of one host are shared by all its ports."""
+"""It differs from the dashboard's cookie, since all ports of a host share cookies."""
 _MAX_ROWS: Final = 50  # maximum number of bags and bookings on the page
 _MAX_JOBS: Final = 200
 _MAX_FORM_BYTES: Final = 8_192
@@ -56,7 +56,7 @@ _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$")]
 
 @dataclass(frozen=True, slots=True)
 class FederationViewer:
-    """Who looks at a page; has the attributes that the dashboard's frame shows."""
+    """Viewer of a page, with the attributes that the dashboard's frame shows."""
 
     bearer: Bearer
     session: DashboardSession
@@ -64,12 +64,12 @@ class FederationViewer:
 
 @dataclass(frozen=True, slots=True)
 class FederatedJobRow:
-    """A job on a page: its state in a word, and the attempt at its present cluster."""
+    """A job on a page: its state in a few words, and the attempt at its present cluster."""
 
     job: FederatedJobView
     state: str
     attempt: TransferAttemptView | None
-    facts: StartFacts | None  # its start; None without a cluster that discloses it
+    facts: StartFacts | None  # facts of its start; None if its cluster does not disclose it
 
 
 def add_pages(app: FastAPI) -> None:
@@ -99,7 +99,9 @@ def _show_federation(request: Request) -> Response:
     federation: FederationState | None = request.app.state.federation
     viewer = _find_viewer(request)
     if federation is None:
-        leader = request.app.state.leader if viewer is not None else ""  # hosts are not named to everybody
+        leader = (
+            request.app.state.leader if viewer is not None else ""
+        )  # the page has no names of hosts, since it needs no token
         return _render(request, "federation", viewer, name="", leads=False, leader=leader)
     rows = list(islice(_visible_jobs(federation, viewer), _MAX_JOBS + 1)) if viewer is not None else []
     shown = sorted(rows[:_MAX_JOBS], key=lambda row: start_key(row, federation.now))
@@ -119,8 +121,8 @@ def _show_federation(request: Request) -> Response:
 
 
 class _PublicPage:
-    """What the page shows to all. It takes longer with more jobs, and the page needs no token: what took long
-    is kept for a while, so that its requests take at most a tenth of a processor.
+    """Contents of the page without a token. They take longer with more jobs, so they are cached: such
+    requests take at most a tenth of a processor.
     """
 
     def __init__(self) -> None:
@@ -161,7 +163,7 @@ def _public_values(federation: FederationState) -> dict[str, Any]:
 
 
 async def _show_job(request: Request, job: _JobName) -> Response:
-    """One job: when it starts, and each attempt to place it."""
+    """Page of one job: its start, and each attempt to place it."""
     viewer = _find_viewer(request)
     if viewer is None:
         following = urllib.parse.urlencode({"next": f"/jobs/{job}"})
@@ -181,7 +183,7 @@ async def _show_login(
     request: Request,
     next: Annotated[str, Query(max_length=2_000)] = "",  # noqa: A002
 ) -> Response:
-    """A form that takes a token."""
+    """Login form for a token."""
     return _render(request, "login", _find_viewer(request), following=next, wrong="")
 
 
@@ -193,7 +195,7 @@ async def _log_in(request: Request) -> Response:
     bearer = tokens.bearer(given) if given else None
     if bearer is None or not bearer.may("ask"):
         check_rate(request, client_address(request), "refused logins")
-        unknown = "has expired" if tokens.has_expired(given) else "is not known here"
+        unknown = "has expired" if tokens.has_expired(given) else "is not valid here"
         wrong = f"This token {unknown}." if given else "A token is needed."
         answer = _render(request, "login", None, following=following, wrong=wrong)
         answer.status_code = HTTPStatus.FORBIDDEN
@@ -264,7 +266,7 @@ def _make_row(job: FederatedJobView) -> FederatedJobRow:
 
 
 def _count_jobs(federation: FederationState) -> dict[str, int]:
-    """Numbers of jobs by where they stand."""
+    """Return the number of jobs by state."""
     jobs = federation.jobs
     choosing = sum(jobs[name].active is None for name in list(jobs.unsettled))
     running = sum(row.running for row in cluster_rows(federation))
