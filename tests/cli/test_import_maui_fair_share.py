@@ -59,7 +59,7 @@ def test_windows_of_fair_share_have_the_defaults_of_the_program() -> None:
         finding_text(done, "FSINTERVAL")
         == "translated: not in the file; Maui's default: fair_share.interval = 43200"
     )
-    assert finding_text(done, "FSDEPTH").startswith("different: 'x' is not understood")
+    assert finding_text(done, "FSDEPTH").endswith("is used: fair_share.depth = 8")
 
 
 TREE = """FSPOLICY DEDICATEDPS

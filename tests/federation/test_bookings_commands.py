@@ -93,7 +93,7 @@ def test_command_accepts_an_alternative_after_refusal(run: Run) -> None:
     lines = [line.split() for line in out.splitlines() if line[:1].isdigit()]
     assert {line[1] for line in lines} == {"a", "b"}
     assert {line[-1] for line in lines} == {"before", "after"}
-    assert "schedd book --federation accept second NUMBER takes one" in out
+    assert "schedd book --federation accept second NUMBER accepts one" in out
     assert "OFFER" in run(*book, "show", "second")[1]
     code, out, _ = run("book", "--federation", "--json", "add", "third", *WHOLE, "--at", "+2h")
     assert (code, set(json.loads(out))) == (1, {"refused", "options"})
@@ -178,7 +178,7 @@ def test_command_submits_a_job_into_a_booking(harness: BookingHarness, run: Run,
         (
             ("--federation", "add", "x", "-l", "nodes=1", "--for", "2h", "--by", "+1h"),
             2,
-            "it needs 02:00:00: from 14 Nov",
+            "it needs 02:00:00, more than the window from 14 Nov",
         ),
         (("--federation", "add", "x", "-l", "nodes=1:ppn=x", "--for", "1h", "--at", "+1h"), 2, "ppn=x"),
         (("--federation", "add", "x", *WHOLE, "--at", "+1h", "--only", "z"), 2, "no cluster z"),

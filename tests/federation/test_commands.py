@@ -285,7 +285,7 @@ def test_federation_command_shows_clusters_and_report(
         "late 1 of 2 with a deadline",
         "work of these 50.0 %",
         "TWDelay 1,234",
-        "stretch factor 00:01:30, 25.0 % of the response (mean of 1)",
+        "stretch factor 00:01:30, 25.0 % of the response time (mean of 1)",
         "ended on one cluster 1 of 3 planned on several (33 %)",
         "earlier than published 3 of 4 that ended (75 %)",
         "stretch factor unknown for all",

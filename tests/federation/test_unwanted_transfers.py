@@ -192,7 +192,7 @@ def test_lost_job_is_reported_until_its_cluster_knows_it_again_or_it_is_cancelle
     trouble, refusal = said()
     assert "it no longer knows a job of the federation" in trouble
     assert "north no longer knows the job" in refusal
-    assert "it does not know a job" in ann.get("/readyz").json()["trouble"]["north"]
+    assert "it no longer knows a job" in ann.get("/readyz").json()["trouble"]["north"]
     released(harness, "north", job)
     assert said() == ("", "")
     harness.report("north")

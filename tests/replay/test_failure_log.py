@@ -71,7 +71,7 @@ def test_outages_overlap_and_begin_before_the_log(outages) -> None:  # type: ign
     ("line", "reason"),
     [
         ("150 200 a3", "'a3' is not a node or cluster of the machine, which has a1, a2, b21"),
-        ("200 150 a1", "it must end later"),
+        ("200 150 a1", "does not end after its begin"),
         ("150 soon a1", "'soon' is neither a number"),
         ("150", "1 fields: BEGIN END NODE"),
         ("150\tb2\t60\t3", "numbered from 0; there is no 3"),

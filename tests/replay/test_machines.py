@@ -35,7 +35,7 @@ def test_line_describes_equal_nodes(tmp_path: Path) -> None:
     [
         ("", "the file has no machine"),
         ("0 zewura 20 80 1 529426432", "line 1: 1 fields between tabs where 6"),
-        (GOOD + "2\tx\t0\t4\t1\t0", "line 3: nodes '0': a whole number of at least 1"),
+        (GOOD + "2\tx\t0\t4\t1\t0", "line 3: nodes '0': write a whole number of at least 1"),
         (GOOD + "2\tx\t1\t4.5\t1\t0", "line 3: CPUs per node '4.5'"),
         (GOOD + "2\tx\t1\t4\tfast\t0", "line 3: speed 'fast'"),
         (GOOD + "2\tx\t1\t4\tnan\t0", "line 3: speed 'nan'"),

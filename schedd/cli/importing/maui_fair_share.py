@@ -145,9 +145,8 @@ def _window(entry: MauiEntry, key: str, tree: dict[str, object], done: ImportRes
             raise ValueError(entry.value)
         tree[key] = found
     except ValueError:
-        message = (
-            f"{entry.value!r} is not understood; Maui's default is used: fair_share.{{key}} = {tree[key]:g}"
-        )
+        used = f"fair_share.{key} = {tree[key]:g}"
+        message = f"{entry.value!r} is not understood; Maui's default is used: {used}"
         done.note(Verdict.DIFFERS, entry.line, entry.name, message)
     else:
         done.note(Verdict.TRANSLATED, entry.line, entry.name, f"fair_share.{key} = {tree[key]:g}")

@@ -126,7 +126,7 @@ def _booking_text(one: FederatedBookingView, now: int) -> str:
 
 def _cancel_text(one: FederatedBookingView) -> str:
     if one.over:
-        return f"booking {one.name} {{'is cancelled' if one.cancelled else 'is over: ' + one.over}}"
+        return f"booking {one.name} {'is cancelled' if one.cancelled else 'is over: ' + one.over}"
     return f"booking {one.name}: {one.text or one.state}"
 
 
