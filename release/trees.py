@@ -61,7 +61,7 @@ _UNUSED = (  # below site-packages: tests, compilers' input, other threading lay
 )
 _SOURCES = {".pyi", ".pxd", ".pyx", ".c", ".cpp", ".h", ".hpp", ".a", ".map"}
 _ADAPTER_NEEDS = ("httpx2", "pydantic", "python-dateutil", "tzdata", "uvloop")
-_ADAPTER_MODULES = ("__init__.py", "start_sentence.py")  # besides the package schedd/wire
+_ADAPTER_MODULES = ("__init__.py", "error_text.py", "start_sentence.py")  # besides the package schedd/wire
 _ADAPTER_HAS_NOT = ("emulator",)
 _ADAPTER_PAPERS = ("administrators/torque.md", "administrators/openpbs.md", "reference/configuration.md")
 _LOADS = """

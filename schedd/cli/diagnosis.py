@@ -20,7 +20,6 @@ from schedd.api.settings_resources import load_resources
 from schedd.cli.installation import find_config_file, load_daemon_settings
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import AlertView, ClusterView
-from schedd.engine import CLOCK_SET_BACK
 from schedd.name_list import shorten_list
 from schedd.plan.kernel_status import are_built, cache_dir, loaded_libraries
 from schedd.service.access.identity import IdentityError, IdentityProvider
@@ -32,6 +31,7 @@ from schedd.store import StoreError
 from schedd.store.connections import parse_database_url, redacted_url
 from schedd.store.database import read_versions
 from schedd.store.default_location import default_url
+from schedd.wire.adapter_troubles import CLOCK_SET_BACK
 from schedd.wire.toml_files import SettingsError
 from server_adapter.settings import ListenSettings, load_settings
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address

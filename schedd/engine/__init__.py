@@ -71,7 +71,6 @@ from schedd.engine.facts.records import (
 )
 from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.facts.texts import CLOCK_SET_BACK
 from schedd.engine.incident import IncidentError, dump_incident, read_incident, rerun_incident
 from schedd.engine.log import Incident, LoggedBatch
 from schedd.engine.place.backfilling import backfill_rule
@@ -135,7 +134,6 @@ from schedd.policy.engine_settings import (
 
 __all__ = [
     "BOOKING",
-    "CLOCK_SET_BACK",
     "HORIZON",
     "HYPOTHETICAL",
     "IMPROVED_BY_SEARCH",

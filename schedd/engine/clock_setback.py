@@ -11,11 +11,11 @@ from dataclasses import replace
 from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.texts import CLOCK_SET_BACK
 from schedd.engine.rank.promises import note_replaced_promise
 from schedd.engine.recovery import open_runs, rebuild_state
 from schedd.model import FOREVER
 from schedd.wire import ClockSet, Event
+from schedd.wire.adapter_troubles import CLOCK_SET_BACK
 
 
 def apply_clock_setback(state: EngineState, events: Iterable[Event]) -> bool:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+CLOCK_SET_BACK: Final = "the clock was set back"  # the alert that the plan is rebuilt begins with it
 NO_CONTACT: Final = "no contact with the adapter"
 ADAPTER_TROUBLES: Final[Mapping[str, str]] = {
     "adapter_work": "a part of the adapter's work fails",

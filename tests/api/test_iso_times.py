@@ -21,10 +21,10 @@ from tests.service.planner_harness import T
 MAIN = "/v1/clusters/main"
 _NUMBER_NAMES = """
 accepted alerts arriving asked at_risk booked breaches broken by_offer cancelled code component copies cores
-count counted cpu_seconds_planned cpus cpus_planned declined deleted duration earlier end_allowance
+count counted cpu_seconds_planned cpus cpus_planned declined delay deleted duration earlier end_allowance
 ended enough events_waiting exit_status failed failures following forecast_in free free_cpus free_gpus
-free_mem gap_searches gaps_found generation gpus held hidden homeless idle_nodes jobs known late late_by
-lead limit load longest_wait longest_waiting loss lost mem most moved moves mtbf next nodes nodes_up
+free_mem gap_searches gaps_found generation gpus halted held hidden homeless idle_nodes jobs known late
+late_by lead limit load longest_wait longest_waiting loss lost mem most moved moves mtbf next nodes nodes_up
 number off option optimal ours p50 p90 planned plans points predicted_run_time priority processors
 promises rank refused remaps run_time running runs runs_for saved seed several shares shifts shorter
 slot_limit spare start_late_by starting stretch_s subjobs taken tasks times to_one too_late tried units

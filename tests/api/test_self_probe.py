@@ -32,5 +32,5 @@ async def test_an_error_is_a_failure() -> None:
     async with server:
         ignore = set[tuple[str, int]]().add
         probe = SelfProbe(server.sockets[0]._sock, tls=False, on_open=ignore, on_close=ignore)  # type: ignore[attr-defined]
-        with pytest.raises(ProbeFailed, match=r"answered .*503"):
+        with pytest.raises(ProbeFailed, match=r"the answer was .*503"):
             await probe.check(WAIT_S)

@@ -21,7 +21,7 @@ from schedd.api.app import create_app
 from schedd.cli.diagnosis import check_clock
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
-from schedd.engine.facts.texts import CLOCK_SET_BACK, NOT_ANNOUNCED
+from schedd.engine.facts.texts import NOT_ANNOUNCED
 from schedd.policy.site import site_policy
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -29,7 +29,7 @@ from schedd.service.read.current_faults import REMEDIES
 from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.wire import ClockSet, JobStarted, NodeChanged, NodeFacts, ServerChanged, ServerFacts, ShareFacts
-from schedd.wire.adapter_troubles import NO_CONTACT
+from schedd.wire.adapter_troubles import CLOCK_SET_BACK, NO_CONTACT
 from tests.api.conftest import token, tokens
 from tests.api.served_app import serving
 from tests.service.planner_harness import T, event_id, node

@@ -193,7 +193,7 @@ SCENARIOS: list[tuple[Cause, Callable[[], tuple[Cluster, Act]], str, str]] = [
     (Cause.FREED, altered, "2.s", "job 1.s was held"),
     (Cause.PRIORITY, priority, "2.s", "job 3.s of higher priority goes before, most by wish"),
     (Cause.DEADLINE, deadline, "2.s", "job 3.s with an earlier deadline goes before"),
-    (Cause.EXTENDED, extended, "3", "job 1 gets a longer walltime"),
+    (Cause.EXTENDED, extended, "3", "the walltime of job 1 is extended"),
     (Cause.CHAIN, chain, "2", "job 1, which it waits for, is later than planned before"),
     (
         Cause.IMPROVED,

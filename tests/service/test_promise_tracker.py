@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from schedd.engine import Cause, Engine, EngineSettings
-from schedd.engine.facts.texts import CLOCK_SET_BACK, REQUEST_ENLARGED
+from schedd.engine.facts.texts import REQUEST_ENLARGED
 from schedd.engine.recovery import rebuild_state
 from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.wire import (
@@ -19,6 +19,7 @@ from schedd.wire import (
     Snapshot,
     Unreserve,
 )
+from schedd.wire.adapter_troubles import CLOCK_SET_BACK
 
 T = 1_700_000_000
 

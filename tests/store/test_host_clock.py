@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from schedd.engine.facts.texts import CLOCK_SET_BACK
+from schedd.wire.adapter_troubles import CLOCK_SET_BACK
 from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import DaemonProcess, unavailability

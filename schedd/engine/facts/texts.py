@@ -2,7 +2,6 @@
 
 from typing import Final
 
-CLOCK_SET_BACK: Final = "the clock was set back"
 LIMIT_TO_BE_RAISED: Final = "a limit to be raised"
 NOT_ANNOUNCED: Final = "started, but no event had announced it"
 REQUEST_ENLARGED: Final = "its request was enlarged"

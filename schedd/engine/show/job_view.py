@@ -380,7 +380,7 @@ def job_shares(published: PlanSnapshot, record: JobRecord) -> tuple[ShareFacts, 
         reported = record.facts.shares
         if any(share.mem for share in reported) or (request is not None and request.exclusive):
             return reported
-        # TORQUE reports no memory of a run: the plan holds what was requested.
+        # Some servers report no memory of a run: the plan holds what was requested.
         held = Counter[str]()
         for entry in published.held_by(record.slot):
             if not entry.is_pool:

@@ -6,10 +6,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
-from schedd.engine import CLOCK_SET_BACK, OpenAlert
+from schedd.engine import OpenAlert
 from schedd.service.cluster.adapter_contact import ADAPTER_REFUSED
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.start_sentence import format_utc
+from schedd.wire.adapter_troubles import CLOCK_SET_BACK
 
 _ADAPTER_LOG: Final = "`journalctl -u pbs-adapter -n 50`"
 _DAEMON_LOG: Final = "`journalctl -u schedd -n 50`"

@@ -266,7 +266,7 @@ def test_notify_adds_lists_and_removes_notices(
         assert row.split()[:6] == ["2", "all", "own", "-", "-", "lost"]
         run("notify", "remove", "2")
         assert "give one or more of" in run("notify", "add", "--all")[2]
-        assert "no span" in run("notify", "add", "--all", "--before", "soon")[2]
+        assert "not a length of time" in run("notify", "add", "--all", "--before", "soon")[2]
         assert "you have no notices" in run("notify", "remove", "1")[1]
     finally:
         app.state.services = ()

@@ -145,7 +145,7 @@ def test_without_periods_there_is_no_moment() -> None:
         (
             {"windows": [NIGHT], "tables": {"limits": {}}},
             "night",
-            "tables.limits is none of priority, classes",
+            "tables.limits cannot be replaced; these can: priority, classes",
         ),
         (
             {"windows": [NIGHT], "tables": {"priority": {"size": "much"}}},

@@ -23,7 +23,11 @@ def test_form_reserves_cores_gpus_and_memory_in_total() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "reason"),
-    [({"mem": "16 apples"}, "mem: "), ({"gpus": "two"}, "gpus: a whole number"), ({"mem": "-1gb"}, "mem: ")],
+    [
+        ({"mem": "16 apples"}, "mem: "),
+        ({"gpus": "two"}, "gpus: write a whole"),
+        ({"mem": "-1gb"}, "mem: "),
+    ],
 )
 def test_form_names_the_field_that_cannot_be_read(wrong: dict[str, str], reason: str) -> None:
     with pytest.raises(ProblemError) as error:
