@@ -434,7 +434,7 @@ def test_torque_declared_as_openpbs_gets_no_select_and_is_logged(tmp_path: Path)
     worker.federation.submit("ann@org", {**BY_SELECT, "resources": {"select": "1:ncpus=3", "walltime": "60"}})
     worker.round()
     assert worker.cluster.count("what_if") == 0
-    words = "its server is TORQUE, but clusters.north.family says openpbs"
+    words = "its server is TORQUE, but clusters.north.family is openpbs"
     assert words in cluster_rows(worker.federation)[0].trouble
     app = create_app(Tokens([]))
     add_pages(app)

@@ -136,7 +136,7 @@ def test_job_shows_its_cluster_s_answer_about_the_deadline(
     assert judge("released", "at_risk") == ("at_risk", "at risk")
     refused, words = judge("released", "wished", deadline + 60)
     assert refused == "wished"
-    assert words.startswith("refused, ")
+    assert words.startswith("refused; ")
     ended = TransferStatus("released", f"{name}.north", "", True, end="ended", exit_status=0)
     harness.report("north", None, **{f"fed_{name}_1": ended})
     row = ann.get(f"{HERE}/{name}").json()

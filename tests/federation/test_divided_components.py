@@ -239,7 +239,7 @@ def test_impossible_core_count_is_explained(simulation: SimulatedFederation) -> 
     simulation.go(5)
     assert not simulation.group(name).rounds
     assert (
-        "it wants 20 cores, and 2 clusters have 16 at most"
+        "it requests 20 cores, but 2 clusters have at most 16"
         in simulation.federation.coallocation_operations.notes[name]
     )
 

@@ -663,7 +663,7 @@ def test_acts_are_audited_with_refusals(harness: FederationHarness) -> None:
     found = root.get("/v1/federation/audit").json()["entries"]
     assert [(one["who"], one["act"], one["detail"]) for one in reversed(found)] == [
         ("ann@org", "submit", f"job {job}"),
-        ("eyes", "withdraw", f"refused: job {job}: not-allowed: eyes may only read"),
+        ("eyes", "withdraw", f"refused: job {job}: not-allowed: eyes has a role that may only read"),
         ("ann@org", "withdraw", "refused: job 77: unknown-job: the federation has no job 77"),
         ("ann@org", "submit", "refused: job: invalid: the request is not understood"),
         ("ann@org", "withdraw", f"job {job}"),

@@ -239,7 +239,7 @@ claim = "hpc.north"
         (GOOD[GOOD.index("[clusters") :], "clusters.north.claim: needs a table [oidc]"),
         (GOOD.replace("https:", "http:"), "oidc.issuer: only https"),
         (GOOD.replace('client_id = "schedd"\n', ""), "oidc.client_id: it is missing"),
-        (GOOD.replace('groups = ["hpc"]\n', ""), "a grant names groups or users"),
+        (GOOD.replace('groups = ["hpc"]\n', ""), "a grant needs groups or users"),
         (GOOD.replace('"user"', '"operator"'), "oidc.grants.0.role"),
         (GOOD.replace('realm = "org"', 'realm = "ann@org"'), "oidc.realm"),
         (GOOD.replace("realm", "relm"), "oidc.relm: no such setting"),

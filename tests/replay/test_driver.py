@@ -323,7 +323,7 @@ def test_early_ends_count_repairs() -> None:
 def test_overcommitment_is_detected_independently() -> None:
     schedule = run(prepared([Job(0, 10, 2, 10), Job(0, 10, 2, 10)], 2), "fcfs")
     check_capacity(schedule.start, schedule.end, [2, 2], 2)
-    with pytest.raises(ReplayDefectError, match="4 processors of 2"):
+    with pytest.raises(ReplayDefectError, match="4 processors are in use at"):
         check_capacity(schedule.start * 0, schedule.start * 0 + 10, [2, 2], 2)
 
 
@@ -400,7 +400,7 @@ def test_jobs_run_once_and_for_their_time_though_nodes_fail(
 
 def test_outages_that_make_no_sense_are_refused() -> None:
     ready = on_nodes([Job(0, 1, 1, 1)], 2)
-    with pytest.raises(ValueError, match="must end later"):
+    with pytest.raises(ValueError, match="does not end after its begin"):
         Outage(5, 5, 0)
     with pytest.raises(ValueError, match="there are only 2"):
         check_outages([Outage(0, 5, 2)], 2)

@@ -34,7 +34,7 @@ def test_directory_expands_to_accounting_files(tmp_path: Path) -> None:
 
 def test_file_without_jobs_is_an_explained_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("some prose\n")
-    with pytest.raises(TraceError, match=r"notes.txt: holds no job .*line 1: 2 fields where 18"):
+    with pytest.raises(TraceError, match=r"notes.txt: the file has no job .*line 1: 2 fields where 18"):
         read_traces([tmp_path / "notes.txt"])
 
 
