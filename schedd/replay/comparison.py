@@ -139,7 +139,7 @@ class Comparison:
             )
             prepared = prepare(chosen, site or single_node_site(chosen.procs), trace.unix_start_time)
             if chosen.never_ran:
-                notes.append(f"{_count(chosen.never_ran)} left out, since they never ran in the log")
+                notes.append(f"left out: {_count(chosen.never_ran)} that never ran in the log")
             if chosen.without_estimate and self.estimates == "user":
                 notes.append(
                     f"{_count(chosen.without_estimate)} without a walltime: the run time is used as walltime"

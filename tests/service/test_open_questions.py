@@ -34,7 +34,7 @@ def test_cancelled_question_stops_and_the_next_is_answered() -> None:
     with questions.open_question() as question:
         assert isinstance(run_what_if(copy), StartKnown)
         question.end()
-        with pytest.raises(WorkSpent, match="given up"):
+        with pytest.raises(WorkSpent, match="the question was cancelled"):
             run_what_if(copy)
     assert isinstance(run_what_if(copy), StartKnown)
 
@@ -55,9 +55,9 @@ def test_cancelled_question_ends_at_its_next_search() -> None:
         assert working.wait(WAIT_S)
         questions.end()
         go_on.set()
-        with pytest.raises(WorkSpent, match="given up"):
+        with pytest.raises(WorkSpent, match="the question was cancelled"):
             found.result(WAIT_S)
-        with pytest.raises(WorkSpent, match="given up"):  # the daemon stops: no more questions
+        with pytest.raises(WorkSpent, match="was cancelled"):  # the daemon stops: no more questions
             pool.submit(work).result(WAIT_S)
 
 

@@ -413,7 +413,7 @@ def test_full_database_stores_no_partial_batch(tmp_path: Path) -> None:
 
     store.database._writer.dispose()
     many = [queued(number) for number in range(2_000)]
-    with pytest.raises(DiskFull, match="make room") as caught:
+    with pytest.raises(DiskFull, match="free space") as caught:
         journal.commit_events(many, 1000)
     assert caught.value.retryable
     assert store.last_position(journal.cluster).event == 0
