@@ -184,7 +184,7 @@ def test_a_reload_that_puts_promises_at_risk_names_their_owners(served: ServedDa
     assert named[0] < applied[before], "before the settings take effect"
     store = Store.open(f"sqlite:///{folder}/s.sqlite")
     noted = [entry.detail for entry in store.audit_entries() if entry.act == "reload"]
-    assert any("of ann" in detail for detail in noted)
+    assert any(re.search(r"promises of ann \(\d\) are at risk", detail) for detail in noted)
     store.close()
     write_settings(folder)
     reload_settings(served, "settings were read again")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schedd.cli.importing.result import ImportResult, Verdict, logical_lines
+from schedd.cli.importing.result import NOT_UNDERSTOOD, ImportResult, Verdict, logical_lines
 
 _LINE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?(?:\s+(.*))?")
 _ATTRIBUTE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?[=:](\"[^\"]*\"|'[^']*'|\S*)")
@@ -56,8 +56,7 @@ def parse_entries(text: str, done: ImportResult) -> Iterator[MauiEntry]:
                 Verdict.BLOCKER,
                 number,
                 said[:40],
-                "this line is not understood, and is ignored: correct it, or set in schedd.toml what it is "
-                "for",
+                NOT_UNDERSTOOD,
             )
         else:
             yield MauiEntry(number, found[1].upper(), (found[2] or "").strip(), (found[3] or "").strip())

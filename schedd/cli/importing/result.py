@@ -7,12 +7,17 @@ from datetime import datetime
 from enum import StrEnum
 from math import isfinite
 from textwrap import wrap
-from typing import Any
+from typing import Any, Final
 
 NO_TRIGGER = "schedd runs no program: see webhooks and alerts in docs/administrators/operate.md"
 LOAD_NOTE = "the requests of jobs count, not the load of nodes"
 NODE_CHOICE_NOTE = (
     "among the nodes that allow the earliest start, node_choice decides (docs/administrators/partitions.md)"
+)
+
+
+NOT_UNDERSTOOD: Final = (
+    "this line is not understood, and is ignored: correct it, or set in schedd.toml what it is for"
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from schedd.cli.importing.result import ImportResult, Verdict, logical_lines
+from schedd.cli.importing.result import NOT_UNDERSTOOD, ImportResult, Verdict, logical_lines
 
 COMMENTS = "#*"  # characters that begin a comment, in all of these files
 _LINE = re.compile(r"(\w+)\s*:?\s*(.*)")
@@ -92,8 +92,7 @@ def parse_options(text: str, done: ImportResult) -> Iterator[SchedOption]:
                 Verdict.BLOCKER,
                 number,
                 said[:40],
-                "this line is not understood, and is ignored: correct it, or set in schedd.toml what it is "
-                "for",
+                NOT_UNDERSTOOD,
             )
             continue
         prime = _PRIMES.get(words[-1].upper(), "") if len(words) > 1 else ""
