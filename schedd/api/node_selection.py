@@ -6,6 +6,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Final
 
+from schedd.dialect.node_properties import property_name
 from schedd.wire import NodeFacts
 
 _BRACKET_PATTERN: Final = re.compile(r"\[([^\]]*)\]")
@@ -44,7 +45,8 @@ def select_nodes(nodes: Mapping[str, NodeFacts], text: str) -> list[str]:
     if len(text.replace(",", " ").split()) > _MAX_WORDS:
         raise ValueError(f"at most {_MAX_WORDS} words: use ranges, patterns or properties")
     known = {name.lower() for name in nodes} | set(_STATE_WORDS)
-    known.update(one.lower() for node in nodes.values() for one in node.properties)
+    for properties in {node.properties for node in nodes.values()}:
+        known.update(_property_words(properties))
     found: set[str] = set()
     for part in _split_alternatives(text):
         for word in _split_words(part.lower()):
@@ -160,13 +162,18 @@ def _compile_pattern(word: str, nodes: Mapping[str, NodeFacts]) -> Callable[[Nod
     having = {
         properties
         for properties in {node.properties for node in nodes.values()}
-        if word in (one.lower() for one in properties)
+        if word in _property_words(properties)
     }
     if having:
         return lambda node: node.properties in having
     if word in _STATE_WORDS:
         return lambda node: node.state == _STATE_WORDS[word]
     return lambda node: word in node.name.lower()
+
+
+def _property_words(properties: tuple[str, ...]) -> set[str]:
+    """Return the words for these properties: a boolean resource also without its value."""
+    return {name.lower() for one in properties for name in (one, property_name(one))}
 
 
 def _expand_brackets(word: str) -> frozenset[str]:

@@ -5,6 +5,7 @@ from typing import Final
 
 from schedd.api.node_selection import natural_key
 from schedd.dashboard.filters import format_memory
+from schedd.dialect.node_properties import property_name, resource_name
 from schedd.model import NodeSets
 from schedd.wire import NodeFacts
 
@@ -17,11 +18,12 @@ ChartRow = tuple[str, str]  # ("group", its name) or ("node", its name)
 
 def list_groupings(nodes: Collection[NodeFacts], sets: NodeSets | None) -> list[Grouping]:
     """The groupings that distinguish these nodes."""
-    keys = {one.partition("=")[0] for node in nodes for one in node.properties if "=" in one}
-    found = sorted(keys)
+    distinct = {one for node in nodes for one in node.properties}
+    keys = {resource_name(one) for one in distinct}
+    found = sorted(keys - {""})
     if sets is not None:
         found.append("set")
-    if any("=" not in one for node in nodes for one in node.properties):
+    if "" in keys:
         found.append("property")
     return [*found, "class", "state"]
 
@@ -45,7 +47,8 @@ def _group_function(by: Grouping, sets: NodeSets | None) -> Callable[[NodeFacts]
         return ", ".join(parts)
 
     def property_group(node: NodeFacts) -> str:
-        return ", ".join(one for one in node.properties if "=" not in one) or _NO_GROUPING
+        named = (property_name(one) for one in node.properties if not resource_name(one))
+        return ", ".join(named) or _NO_GROUPING
 
     known: dict[Grouping, Callable[[NodeFacts], str]] = {
         "set": set_group,

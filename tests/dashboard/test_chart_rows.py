@@ -244,3 +244,16 @@ def test_chart_data_is_limited_to_max_jobs(monkeypatch: pytest.MonkeyPatch, publ
     assert len(columns["jobs"]["id"]) == 10
     assert columns["left_out"] == 30
     assert MAX_JOBS == 20_000
+
+
+def test_boolean_resources_of_openpbs_are_properties_without_their_value() -> None:
+    """Each rack of the OpenPBS demo was a grouping of its own, with the group `rack1=True`."""
+    nodes = {
+        f"n{i}": NodeFacts(name=f"n{i}", cpus=16, properties=(f"rack{i}=True", "arch=x86")) for i in (1, 2)
+    }
+    assert list_groupings(nodes.values(), None) == ["arch", "property", "class", "state"]
+    rows, groups = build_rows(list(nodes), nodes, "property", ("rack1",), None)
+    assert rows == [("group", "rack1"), ("node", "n1"), ("group", "rack2")]
+    assert groups == {"rack1": ["n1"], "rack2": ["n2"]}
+    assert match_nodes(nodes, "rack1") == match_nodes(nodes, "rack1=True") == ["n1"]
+    assert select_nodes(nodes, "rack2") == ["n2"]

@@ -17,6 +17,7 @@ from schedd.dashboard.cluster_load import measure_load
 from schedd.dashboard.ended_jobs import recently_ended
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
+from schedd.dialect.node_properties import resource_name
 from schedd.engine import JobView, render_job
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -189,7 +190,7 @@ def _node_history(request: Request, cluster: PlanLoop, name: str) -> list[tuple[
 def _grouping_keys(views: Iterable[NodeView]) -> list[str]:
     """Resources of nodes by which the map may be grouped, such as `rack` and `switch`."""
     distinct = {view.properties for view in views}
-    return sorted({one.partition("=")[0] for properties in distinct for one in properties if "=" in one})
+    return sorted({resource_name(one) for properties in distinct for one in properties} - {""})
 
 
 def _choose_grouping(keys: Sequence[str], wanted: str | None) -> str:
