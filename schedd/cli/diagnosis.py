@@ -27,10 +27,11 @@ from schedd.service.settings.advice import settings_advice
 from schedd.service.settings.daemon import ServerSettings, StoreSettings
 from schedd.service.settings.file import read_server_settings, read_store_settings
 from schedd.start_sentence import format_utc
-from schedd.store import StoreError
+from schedd.store import Store, StoreError
 from schedd.store.connections import parse_database_url, redacted_url
-from schedd.store.database import read_versions
+from schedd.store.database import Database, read_versions
 from schedd.store.default_location import default_url
+from schedd.store.delivery_file import find_files
 from schedd.wire.adapter_troubles import CLOCK_SET_BACK
 from schedd.wire.toml_files import SettingsError
 from server_adapter.settings import ListenSettings, load_settings
@@ -145,8 +146,39 @@ def _check_database(store: StoreSettings) -> Iterator[CheckResult]:
         yield CheckResult(
             "database", "good", f"{redacted_url(url)} answers; its tables have version {needed}"
         )
+        if file is not None:
+            yield from _check_deliveries(text, file)
     if file is not None:
         yield _check_disk(file)
+
+
+def _check_deliveries(url: str, database: Path) -> Iterator[CheckResult]:
+    """Check the files next to a SQLite database with acknowledged events that may not be in it yet."""
+    part = "deliveries"
+    store = Store(Database(url))
+    try:
+        files = store.delivery_files()
+    except StoreError as error:
+        remedy = f"chown --reference={database} {database}.*.deliveries; run this as root"
+        yield CheckResult(part, "bad", f"{error}: acknowledged events may be in it", remedy)
+        return
+    finally:
+        store.close()
+    for one in files:
+        count = f"{one.waiting} acknowledged {'delivery' if one.waiting == 1 else 'deliveries'}"
+        state = one.path.stat()
+        size = f"{state.st_size / 2**20:.0f} MiB"
+        if state.st_uid != database.stat().st_uid:
+            message = f"{one.path} has another owner than the database: the daemon cannot use it"
+            yield CheckResult(part, "bad", message, f"chown --reference={database} {one.path}")
+        elif one.cluster is None and one.waiting:
+            message = f"{one.path} has {count} of another database, which nothing reads here"
+            remedy = (
+                "put it back beside that database, or delete it: the first snapshot has the server's state"
+            )
+            yield CheckResult(part, "warn", message, remedy)
+        elif one.cluster is not None:
+            yield CheckResult(part, "good", f"{one.path}: {size}, {count} not yet in the log")
 
 
 def _check_disk(file: Path) -> CheckResult:
@@ -154,9 +186,8 @@ def _check_disk(file: Path) -> CheckResult:
         message = f"the file system of {file} is read-only: no job is started"
         return CheckResult("disk", "bad", message, "`dmesg`; then `mount -o remount,rw` of its file system")
     free = shutil.disk_usage(file.parent).free
-    used = sum(
-        one.stat().st_size for end in ("", "-wal") if (one := file.with_name(file.name + end)).exists()
-    )
+    files = [*(file.with_name(file.name + end) for end in ("", "-wal")), *find_files(file)]
+    used = sum(one.stat().st_size for one in files if one.exists())
     message = f"{used / 2**20:.0f} MiB in use, {_format_free(free)} free on the disk of {file}"
     if free < max(_MIN_FREE_BYTES, used):
         return CheckResult(

@@ -20,12 +20,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser = OneLineErrorParser(
         prog="schedd doctor",
         description="Check a site, from its settings to the server, and name what to do.",
-        epilog="It checks the settings, rights, the port, the database and its disk, the compiled "
-        "kernels, the adapter's settings, and what the daemon says: versions, clocks, the adapter's age, "
-        "whether jobs are started, the server's attributes that matter, names of nodes in the policy, open "
-        "alerts. Nothing is changed. The "
-        "exit status is made for monitoring: 0 all is good, 1 something should be looked at, 2 something "
-        "does not work.",
+        epilog="It checks the settings, rights, the port, the database, its files of acknowledged events and "
+        "its disk, the compiled kernels, the adapter's settings, and what the daemon says: versions, clocks, "
+        "the adapter's age, whether jobs are started, the server's attributes that matter, names of nodes in "
+        "the policy, open alerts. Nothing is changed. The exit status is made for monitoring: 0 all is good, "
+        "1 something should be looked at, 2 something does not work.",
         allow_abbrev=False,
     )
     add = parser.add_argument

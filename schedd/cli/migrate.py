@@ -24,7 +24,8 @@ def make_parser() -> argparse.ArgumentParser:
         prog="schedd migrate",
         description="Upgrade the database's tables to this program's version, or downgrade them.",
         epilog="Stop the daemon first, and keep a copy of the database. A downgrade is refused if the older "
-        "version could not continue from the present data.",
+        "version could not continue from the present data. Acknowledged events that a killed daemon left in "
+        "the file CLUSTER.deliveries next to an SQLite database are moved to the database first.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -66,6 +67,8 @@ def _migrate(database: Database, action: str, to: str) -> None:
         print(f"{database.name}: version {present or 'none'}; this program needs {needed}")
         return
     with _exclusive_lease(database, present):
+        if present is not None:
+            _move_deliveries(database)
         before, after = database.migrate(to or "head", back=action == "downgrade")
     if before == after:
         print(f"{database.name}: version {after or 'none'} as before")
@@ -74,6 +77,17 @@ def _migrate(database: Database, action: str, to: str) -> None:
         print(f"{database.name}: {change}")
         if after == needed:
             Store(database).audit(AuditRecord(int(time.time()), invoking_user(), "migrate", change))
+
+
+def _move_deliveries(database: Database) -> None:
+    """Move the acknowledged events that a killed daemon left in files into the database, which has a table
+    for them in each version.
+    """
+    store = Store(database)
+    for file in store.delivery_files():
+        if file.cluster is not None and file.waiting:
+            store.move_deliveries(file.cluster)
+            print(f"{file.path}: acknowledged deliveries moved to the database: {file.waiting}")
 
 
 @contextmanager

@@ -43,9 +43,9 @@ def replace_deliveries(
 
 def insert_deliveries(connection: Connection, cluster: int, new: Iterable[tuple[int, bytes]]) -> None:
     """Store deliveries with their numbers."""
-    connection.execute(
-        _INSERT, [{"cluster": cluster, "number": number, "body": body} for number, body in new]
-    )
+    rows = [{"cluster": cluster, "number": number, "body": body} for number, body in new]
+    if rows:
+        connection.execute(_INSERT, rows)
 
 
 def last_number(connection: Connection, cluster: int) -> int:

@@ -9,6 +9,7 @@ records are all cleared is written from its beginning again, in a new epoch. The
 the first one that is torn, or of another epoch.
 """
 
+import glob
 import json
 import os
 import zlib
@@ -21,6 +22,7 @@ from typing import Final
 
 from schedd.store.errors import DatabaseUnavailable, DiskFull
 
+_ENDING: Final = ".deliveries"
 _FORMAT: Final = 1
 _HEADER: Final = 4096  # bytes before the first region
 _REGION: Final = 4 << 20
@@ -37,6 +39,17 @@ class _Region:
     epoch: int = 0
     live: dict[int, int] = field(default_factory=dict)
     """Offsets of the records that are not cleared, by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFileReport:
+    """State of a file next to a database."""
+
+    path: Path
+    cluster: int | None
+    """Number of the cluster of this database that uses it; None: it was left by another database."""
+    waiting: int
+    """Number of deliveries whose events may not be in the log."""
 
 
 class DeliveryFile:
@@ -193,6 +206,47 @@ class DeliveryFile:
         if free is None or size > _REGION:
             raise _NoRoom("no room until earlier deliveries are handled")
         return free, free.begin, max(current.epoch, other.epoch) + 1
+
+
+def path_of(database: Path, cluster: str) -> Path:
+    """Return the path of a cluster's file next to a SQLite database."""
+    return database.with_name(f"{database.name}.{cluster}{_ENDING}")
+
+
+def owner_of(cluster: str, created: int) -> str:
+    """Return the owner of a file: the cluster that this database has since ``created``."""
+    return f"{cluster} {created}"
+
+
+def find_files(database: Path) -> Sequence[Path]:
+    """Return the paths of all such files next to a SQLite database."""
+    return sorted(database.parent.glob(f"{glob.escape(database.name)}.*{_ENDING}"))
+
+
+def read_owner(path: Path) -> str:
+    """Return the owner that the header names; empty if the creation of the file was interrupted. Raises
+    StoreError.
+    """
+    try:
+        with path.open("rb") as file:
+            line = file.read(_HEADER).partition(b"\n")[0].partition(b" ")[2]
+    except OSError as error:
+        raise DatabaseUnavailable(f"{path}: {error.strerror or error}") from error
+    try:
+        return str(json.loads(line)["owner"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def count_deliveries(path: Path, owner: str) -> int:
+    """Return the number of stored deliveries; nothing is changed. Raises StoreError for a file that this
+    process may not read and write.
+    """
+    file = DeliveryFile(path, owner)
+    try:
+        return len(file.deliveries())
+    finally:
+        file.close()
 
 
 class _NoRoom(OSError):

@@ -12,6 +12,7 @@ from schedd.store import (
     acknowledged_deliveries,
     checkpoints,
     decision_records,
+    delivery_file,
     event_log,
     expected_starts,
     history,
@@ -25,7 +26,7 @@ from schedd.store import (
 )
 from schedd.store.codec import replace_nul
 from schedd.store.database import Database
-from schedd.store.delivery_file import DeliveryFile
+from schedd.store.delivery_file import DeliveryFile, DeliveryFileReport
 from schedd.store.history_writer import HistoryWriter
 from schedd.store.log_gaps import LogGaps
 from schedd.store.records import (
@@ -204,11 +205,35 @@ class Store:
         left = file.deliveries() if file is not None else ()
         if file is not None and left:
             with self.database.write(guarded=True) as connection:
-                acknowledged_deliveries.insert_deliveries(connection, cluster, left)
+                # A process that was killed here before has inserted them, and has not removed them.
+                there = dict(acknowledged_deliveries.list_deliveries(connection, cluster))
+                new = [(number, body) for number, body in left if number not in there]
+                acknowledged_deliveries.insert_deliveries(connection, cluster, new)
             file.replace((), [number for number, _ in left])
         with self._lock:
             if self._delivery_files.pop(cluster, None) is not None and file is not None:
                 file.close()
+
+    def delivery_files(self) -> Sequence[DeliveryFileReport]:
+        """Return reports of the files with deliveries next to the database, also of those that no cluster
+        uses. Nothing is changed.
+        """
+        path = self.database.path
+        files = delivery_file.find_files(path) if path is not None else ()
+        if path is None or not files:
+            return ()
+        with self.database.read() as connection:
+            rows = connection.execute(select(clusters.c.id, clusters.c.name, clusters.c.created)).all()
+        users = {
+            (delivery_file.path_of(path, row.name), delivery_file.owner_of(row.name, row.created)): row.id
+            for row in rows
+        }
+        found: list[DeliveryFileReport] = []
+        for file in files:
+            owner = delivery_file.read_owner(file)
+            waiting = delivery_file.count_deliveries(file, owner)
+            found.append(DeliveryFileReport(file, users.get((file, owner)), waiting))
+        return found
 
     def _delivery_file(self, cluster: int) -> DeliveryFile | None:
         """Return the file for acknowledged deliveries of a cluster; None on PostgreSQL."""
@@ -221,8 +246,9 @@ class Store:
                     last = acknowledged_deliveries.last_number(connection, cluster)
                     named = select(clusters.c.name, clusters.c.created).where(clusters.c.id == cluster)
                     name, created = connection.execute(named).one()
-                file = path.with_name(f"{path.name}.{name}.deliveries")
-                self._delivery_files[cluster] = DeliveryFile(file, f"{name} {created}", last)
+                file = delivery_file.path_of(path, name)
+                owner = delivery_file.owner_of(name, created)
+                self._delivery_files[cluster] = DeliveryFile(file, owner, last)
             return self._delivery_files[cluster]
 
     # ---- decisions ------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 import json
 import os
+import pwd
 import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -292,6 +294,32 @@ def test_unusable_settings_database_and_token_are_reported(
     assert doctor()[1]["rights"][0][2] == f"chmod go-w {config}"
     monkeypatch.setenv("SCHEDD_TOKEN", "wrong")
     assert doctor()[1]["daemon"][0][0] == "bad"
+
+
+def test_files_of_acknowledged_events_are_checked(doctor: Doctor, tmp_path: Path) -> None:
+    assert "deliveries" not in doctor()[1]
+    database = tmp_path / "schedd.sqlite"
+    with closing(Store.open(f"sqlite:///{database}")) as store:
+        store.replace_deliveries(store.register_cluster("main", T), [b"1", b"2"])
+    file = tmp_path / "schedd.sqlite.main.deliveries"
+    words = f"{file}: 8 MiB, 2 acknowledged deliveries not yet in the log"
+    assert doctor()[1]["deliveries"] == [("good", words, "")]
+    left = tmp_path / "schedd.sqlite.other.deliveries"
+    left.write_bytes(file.read_bytes())
+    code, found = doctor()
+    assert (code, found["deliveries"][1][:2]) == (
+        1,
+        ("warn", f"{left} has 2 acknowledged deliveries of another database, which nothing reads here"),
+    )
+    left.write_bytes(b"")  # its creation was interrupted
+    assert len(doctor()[1]["deliveries"]) == 1
+    if os.geteuid() == 0:
+        os.chown(file, pwd.getpwnam("nobody").pw_uid, -1)
+        ((state, words, remedy),) = doctor()[1]["deliveries"]
+        assert (state, remedy) == ("bad", f"chown --reference={database} {file}")
+    left.unlink()
+    left.mkdir()
+    assert doctor()[1]["deliveries"][-1][0] == "bad"
 
 
 def test_adapter_files_and_server_are_checked(doctor: Doctor, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Deliveries that are acknowledged before the planner has handled them: none is lost."""
 
 import json
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -21,9 +22,11 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import new_engine
 from schedd.service.settings.daemon import StoreSettings
 from schedd.store import MemoryJournal, NotLeader, Store, StoreError, tables
+from schedd.store.delivery_file import DeliveryFile
 from schedd.store.errors import DatabaseUnavailable
 from schedd.supervision import Supervisor
 from schedd.wire import Delivery, Event
+from tests.cli.run_main import run_main
 from tests.service.planner_harness import StillClock, T, job, node
 from tests.store.daemon_processes import DaemonProcess
 from tests.store.forked_processes import DaemonLauncher
@@ -102,6 +105,27 @@ def test_acknowledged_events_are_handled_after_the_planner_ended_without_them(
     with leader(url, tmp_path) as loop:
         assert {record.id for record in loop.published.records if record is not None} == {"1.s", "2.s"}
     assert stored_bodies(url) == []
+
+
+def test_a_migration_moves_acknowledged_events_into_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/db.sqlite"
+    store = Store.open(url)
+    store.replace_deliveries(store.register_cluster("c", T), [b"1", b"2"])
+    store.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(DeliveryFile, "replace", lambda *_: sys.exit("killed"))
+        assert run_main(["migrate", "--database", url]) == "killed"
+    file = f"{tmp_path}/db.sqlite.c.deliveries"
+    assert capsys.readouterr().out == ""
+    assert run_main(["migrate", "--database", url]) == 0
+    assert f"{file}: acknowledged deliveries moved to the database: 2\n" in capsys.readouterr().out
+    assert stored_bodies(url) == [b"1", b"2"]
+    Path(file).unlink()
+    assert stored_bodies(url) == [b"1", b"2"], "a copy of the database is complete"
+    assert run_main(["migrate", "downgrade", "--to", "base", "--database", url]) == 0
+    assert not Path(file).exists()
 
 
 def test_handled_deliveries_are_deleted(url: str, tmp_path: Path) -> None:
@@ -225,6 +249,10 @@ def test_a_killed_daemon_has_all_acknowledged_events(
             pending = daemon.post(events, {"events": sent})["pending"]
             acknowledged += [event["id"] for event in sent]
         daemon.kill()
+        if url.startswith("sqlite"):  # elsewhere they are in the database, and its lease is still valid
+            before = stored_bodies(url, "main")
+            assert run_main(["migrate", "--database", url]) == 0
+            assert stored_bodies(url, "main") == before
     daemon.start().await_ready()
     daemon.kill()
     store = Store.open(url)
