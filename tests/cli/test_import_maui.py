@@ -14,6 +14,7 @@ from tests.cli.import_helpers import (
     import_maui,
     lines_with_findings,
     setting_lines,
+    settings_in,
 )
 from tests.cli.scheduler_parameters import MAUI, MAUI_WITH_INDEX
 from tests.property_examples import some
@@ -95,7 +96,7 @@ def test_continued_lines_are_joined() -> None:
             "translated: the hard limit of waiting jobs, 8,",
         ),
         ("USERCFG[ann] MAXIPS=9", "USERCFG[ann] MAXIPS", "blocker: schedd has no such limit"),
-        ("QOSCFG[high] PRIORITY=9", "QOSCFG[high]", "not needed: left out: no QDEF or QLIST names"),
+        ("QOSCFG[high] PRIORITY=9", "QOSCFG[high]", "not needed: left out: no QDEF, QLIST or MEMBERULIST"),
         ("QOSPRIORITY[0] 9", "QOSPRIORITY[0]", "blocker: a QOS in this old form"),
         ("USERCFG[ann] PLIST=big", "USERCFG[ann] PLIST", "blocker: no NODECFG of this file puts nodes"),
         ("USERCFG[DEFAULT] PLIST=DEFAULT", "USERCFG[DEFAULT] PLIST", "not needed: the file has no part"),
@@ -256,3 +257,34 @@ def test_any_mixture_of_lines_gives_valid_settings(seed: int) -> None:
         done = import_maui("\n".join(lines), moab=draw.random() < 0.5)
         text = done.toml("main")
         ClusterSettings(**tomllib.loads(text).get("clusters", {}).get("main", {}))
+
+
+def test_moab_opens_a_qos_to_its_members() -> None:
+    text = (
+        "QOSWEIGHT 1\nPREEMPTPOLICY REQUEUE\nPREEMPTPRIOJOBSELECTWEIGHT 1\n"
+        "QOSCFG[urgent] PRIORITY=9 MEMBERULIST=ann,bob QFLAGS=PREEMPTOR\n"
+        "USERCFG[ann] QLIST=normal,urgent\nSYSCFG QLIST=normal\n"
+        "QOSCFG[normal] QFLAGS=PREEMPTEE MEMBERULIST=eve\n"
+    )
+    done = import_maui(text, moab=True)
+    levels = done.site["qos"]["levels"]
+    assert levels == {"normal": {}, "urgent": {"users": ["ann", "bob"], "priority": 9}}
+    assert done.site["preemption"]["preemptors"] == {"qos": ["urgent"]}
+    assert finding_text(done, "QOSCFG[urgent] MEMBERULIST") == "translated: open to ann, bob: qos.levels"
+    assert finding_text(done, "PREEMPTPRIOJOBSELECTWEIGHT").startswith("different: scavengers")
+    settings_in(done.toml("main"))
+
+
+def test_parameters_of_moab_that_change_no_start_are_no_blockers() -> None:
+    text = (
+        "ENABLEHIGHTHROUGHPUT TRUE\nJOBCPURGETIME 1:00:00\nUSEDATABASE INTERNAL\nJOBREJECTPOLICY CANCEL\n"
+        "RSVPROFILE[a] USERLIST=root\nRSVPROFILE[a] FLAGS=BYNAME\nNODECFG[n1] PARTITION=cpu FEATURES+=ib\n"
+        "CLASSCFG[long] PARTITION=cpu\n"
+    )
+    done = import_maui(text, moab=True)
+    blockers = {one.setting for one in done.with_verdict(Verdict.BLOCKER)}
+    assert blockers == {"NODECFG[n1] FEATURES"}
+    assert lines_with_findings(done) == setting_lines(text)
+    assert finding_text(done, "CLASSCFG[long] PARTITION") == "translated: partitions"
+    assert done.site["partitions"]["defaults"] == [{"who": "queue", "name": "long", "allowed": ["cpu"]}]
+    assert finding_text(import_maui("JOBREJECTPOLICY CANCEL\n"), "JOBREJECTPOLICY").startswith("blocker: ")

@@ -154,3 +154,20 @@ def test_additional_fair_share_levels_are_blockers() -> None:
     )
     assert "not in UTILIZEDPS" in finding_text(done, "FSPOLICY")
     assert finding_text(done, "FSTARGET of the others").startswith("different: ")
+
+
+def test_an_owner_with_a_line_of_its_own_keeps_its_shares() -> None:
+    text = (
+        "FSPOLICY DEDICATEDPS\nFSTREE[all] SHARES=9 MEMBERLIST=acct:chem,acct:bio@5\n"
+        "FSTREE[acct:chem] SHARES=2\nFSTREE[acct:none] SHARES=2\nFSTREE[acct:bio] MEMBERLIST=user:ann\n"
+    )
+    done = import_maui(text, moab=True)
+    tree = done.site["fair_share"]
+    assert tree["levels"] == ["account"]
+    assert tree["shares"] == {"all": 9.0, "chem": 2.0, "bio": 5.0}
+    assert tree["parents"] == {"chem": "all", "bio": "all"}
+    assert finding_text(done, "FSTREE[acct:none]") == (
+        "blocker: left out: no node of the tree has acct:none in its MEMBERLIST"
+    )
+    assert finding_text(done, "FSTREE[acct:bio] MEMBERLIST").startswith("blocker: left out: only SHARES")
+    settings_in(done.toml("main"))

@@ -18,7 +18,7 @@ from schedd.cli.importing.maui_nodes import (
     translate_nodes,
     translate_partition_node_orders,
 )
-from schedd.cli.importing.maui_parameters import MOAB_ALONE, OFF, PARAMETERS
+from schedd.cli.importing.maui_parameters import MOAB_ALONE, MOAB_PARAMETERS, OFF, PARAMETERS
 from schedd.cli.importing.maui_partitions import translate_partitions
 from schedd.cli.importing.maui_preemption import MIN_RUN, translate_preemption
 from schedd.cli.importing.maui_qos import translate_qos
@@ -28,7 +28,9 @@ from schedd.cli.importing.maui_weights import WEIGHTS, MauiWeights, scale_to_bou
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
 
 _ELSEWHERE = frozenset({*WEIGHTS, *FAIR_SHARE, *NODE_SETS, "SRCFG", "NODECFG"})
-_MANY = frozenset({*CREDENTIALS, "SRCFG", "NODECFG", "QOSCFG", "PARCFG", "RMCFG", "AMCFG", SHARE_TREE})
+_MANY = frozenset(
+    {*CREDENTIALS, "SRCFG", "NODECFG", "QOSCFG", "PARCFG", "RMCFG", "AMCFG", "RSVPROFILE", SHARE_TREE}
+)
 """Parameters that may have several lines, even with the same index; all of the lines count."""
 _MOAB_ALONE = {
     "POWERPOLICY": "set mode of power_saving, and the commands of the adapter's [power] "
@@ -144,11 +146,18 @@ def _translate_entry(
     elif name in PARAMETERS:
         if name in ("PREEMPTPOLICY", "PREEMPTIONPOLICY", MIN_RUN) and "preemption" in done.site:
             return
+        if name == "PREEMPTPRIOJOBSELECTWEIGHT" and "preemption" in done.site:
+            message = "scavengers are preempted first, then the jobs with the least lost work"
+            done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
+            return
         verdict, message = PARAMETERS[name]
         if value in OFF and verdict is not Verdict.NOT_NEEDED:
             verdict, message = Verdict.NOT_NEEDED, "it is off"
         elif not preempts and "PREEMPT" in name:
             verdict, message = Verdict.NOT_NEEDED, NO_PREEMPTOR
+        done.note(verdict, entry.line, entry.setting, message)
+    elif name in MOAB_PARAMETERS and done.unknown is Verdict.BLOCKER:
+        verdict, message = MOAB_PARAMETERS[name]
         done.note(verdict, entry.line, entry.setting, message)
     elif name in _MOAB_ALONE:
         off = value in OFF

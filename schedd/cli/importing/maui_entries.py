@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from schedd.cli.importing.result import NOT_UNDERSTOOD, ImportResult, Verdict, logical_lines
 
 _LINE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?(?:\s+(.*))?")
-_ATTRIBUTE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?[=:](\"[^\"]*\"|'[^']*'|\S*)")
+_ATTRIBUTE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?(?:\+?=|:)(\"[^\"]*\"|'[^']*'|\S*)")
 OWNERS = {"USERCFG": "user", "GROUPCFG": "group", "ACCOUNTCFG": "account"}
 FOR_ALL = frozenset({"", "DEFAULT", "ALL", "BASE"})  # indices of entries about all partitions, users or QOS
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
 from schedd.cli.importing.maui_flags import FLAG_NAMES, NO_PREEMPTION, NO_PREEMPTOR, translate_flags
+from schedd.cli.importing.maui_partitions import is_queue_partition
+from schedd.cli.importing.maui_qos import MEMBERS
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration, number
 
 CREDENTIALS = frozenset({*OWNERS, "CLASSCFG", "QOSCFG", "SYSCFG"})
@@ -47,6 +49,10 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
         Verdict.BLOCKER,
         f"schedd does not keep users out of queues; {_ACL.format('user')}, each with a minus sign in front",
     ),
+    "MEMBERULIST": (
+        Verdict.BLOCKER,
+        "only accounts with a budget keep other users out: `schedd account set NAME AMOUNT --users USERS`",
+    ),
     "REQUIREDGROUPLIST": (
         Verdict.BLOCKER,
         f"schedd does not keep groups out of queues; {_ACL.format('group')}",
@@ -54,6 +60,10 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "EXCLUDEDGROUPLIST": (
         Verdict.BLOCKER,
         f"schedd does not keep groups out of queues; {_ACL.format('group')}",
+    ),
+    "EXCLUDEUSERLIST": (
+        Verdict.BLOCKER,
+        f"schedd does not keep users out of queues; {_ACL.format('user')}, each with a minus sign in front",
     ),
     "REQUIREDACCOUNTLIST": (Verdict.BLOCKER, "schedd does not keep accounts out of queues"),
     "EXCLUDEDACCOUNTLIST": (Verdict.BLOCKER, "schedd does not keep accounts out of queues"),
@@ -122,7 +132,7 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
             name, each = name.removesuffix(ending), _PER[ending]
         if name in ("QDEF", "QLIST") and entry.name == "QOSCFG":
             done.note_undocumented(entry.line, setting, "Maui")
-        elif name in ("QDEF", "QLIST") or (name == "PRIORITY" and entry.name == "QOSCFG"):
+        elif name in ("QDEF", "QLIST") or (name in ("PRIORITY", MEMBERS) and entry.name == "QOSCFG"):
             pass  # with the table qos
         elif name == "FSTARGET" and entry.name == "QOSCFG":
             done.note(Verdict.BLOCKER, entry.line, setting, "fair share has no level for QOS")
@@ -261,7 +271,7 @@ def _translate_attribute(
     elif name in ("PLIST", "PDEF") and entry.name == "QOSCFG":
         message = "a QOS cannot have a list of partitions: write lists for users, groups, accounts or queues"
         done.note(Verdict.BLOCKER, entry.line, setting, f"{message} in partitions.defaults")
-    elif name in ("PLIST", "PDEF"):
+    elif name in ("PLIST", "PDEF") or is_queue_partition(entry, name):
         pass  # with the partitions
     elif name.startswith(("MAX.", "MIN.", "DEFAULT.", "REQ.", "REQUIRED.", "EXCL.")):
         _translate_job_limit(entry, name, setting, value, done)

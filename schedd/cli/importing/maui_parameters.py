@@ -239,6 +239,31 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
 }
 """Verdict and message by name, for parameters that are on. A parameter that is off has no effect."""
 
+MOAB_PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
+    **_table(
+        _NO,
+        _SERVER,
+        "ENABLEHIGHTHROUGHPUT JOBCPURGETIME MAXGMETRIC CLIENTMAXCONNECTIONS CLIENTMAXPRIMARYRETRY "
+        "CLIENTMAXPRIMARYRETRYTIMEOUT AUTHTIMEOUT RESOURCEQUERYDEPTH MSUBQUERYINTERVAL SPOOLDIR "
+        "ENABLEFAILUREFORPURGEDJOB",
+    ),
+    **_table(_NO, _STORE, "USEDATABASE STOREJOBSUBMISSION CHECKPOINTWITHDATABASE"),
+    **_table(_NO, _LOG, "RECORDEVENTLIST LOGPERMISSIONS LOGROLLACTION EVENTFILEROLLDEPTH"),
+    "SERVERLICENSEPATH": (_NO, "schedd has no licence file"),
+    "DISABLEBATCHHOLDS": (_NO, "schedd sets no batch holds: see refusal_wait and returns_most"),
+    "JOBREJECTPOLICY": (
+        _OTHER,
+        "schedd cancels and holds no job: one that can never run waits, and its comment names the reason",
+    ),
+    "JOBFAILRETRYCOUNT": (_OTHER, "the server decides whether a failed job runs again; see returns_most"),
+    "RSVPROFILE": (
+        _OTHER,
+        "it has an effect only when an administrator names it: give the options to `schedd reservation`",
+    ),
+    "DISABLESLAVEJOBSUBMIT": (_OTHER, "the server decides which hosts may submit jobs (submit_hosts)"),
+}
+"""The same of parameters that Maui does not have."""
+
 MOAB_ALONE = frozenset(
     [
         "POWERPOLICY",

@@ -48,7 +48,7 @@ def translate_partitions(entries: Sequence[MauiEntry], done: ImportResult) -> No
             everybody += names
         else:
             table = tables.setdefault((who, "" if every else entry.index), {})
-            table["allowed" if name == "PLIST" else "default"] = names
+            table["default" if name == "PDEF" else "allowed"] = names
         if name == "PLIST" and who and open_to_all:
             done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} {name}", _OPEN_TO_ALL)
         else:
@@ -86,12 +86,17 @@ def _translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> dict[s
 
 
 def _lists(entries: Sequence[MauiEntry]) -> Iterator[tuple[MauiEntry, str, str]]:
-    """Yield entry, name and value of each PLIST and PDEF with a value."""
+    """Yield entry, name and value of each PLIST, PDEF, and PARTITION of a queue, with a value."""
     for entry in entries:
         if entry.name in _WHO:
             for name, _, value in entry.attributes():
-                if name in ("PLIST", "PDEF") and value:
+                if value and (name in ("PLIST", "PDEF") or is_queue_partition(entry, name)):
                     yield entry, name, value
+
+
+def is_queue_partition(entry: MauiEntry, name: str) -> bool:
+    """Whether the attribute names the partition in which the jobs of a queue must run, as Moab allows."""
+    return entry.name == "CLASSCFG" and name == "PARTITION"
 
 
 def _names_in(value: str) -> list[str]:

@@ -8,6 +8,7 @@ from schedd.cli.importing.maui_entries import FOR_ALL, OWNERS, MauiEntry
 from schedd.cli.importing.maui_weights import MauiWeights
 from schedd.cli.importing.result import ImportResult, Verdict, number
 
+MEMBERS = "MEMBERULIST"
 _KINDS = {**OWNERS, "CLASSCFG": "queue"}
 _SEPARATORS = re.compile(r"[,:+]")
 _MODIFIERS = "&^!@="
@@ -21,12 +22,16 @@ def translate_qos(weights: MauiWeights, entries: Sequence[MauiEntry], done: Impo
     named = {entry.index for entry in entries if entry.name == "QOSCFG" and _NAME.fullmatch(entry.index)}
     lists = list(_named_levels(entries, done))
     defaults = [one for one in lists if one[1] == "QDEF"]
-    asked = {name for *_, names in lists for name in names}
+    members = list(_members(entries))
+    asked = {name for *_, names in lists for name in names} | {entry.index for entry, _ in members}
     by_index = {name.upper(): name for name in sorted(named)}
     levels: dict[str, dict[str, Any]] = {by_index.get(name.upper(), name): {} for name in sorted(asked)}
     if "DEFAULT" in named:
         levels.setdefault("DEFAULT", {})
-    _set_access(levels, lists, by_index)
+    _set_access(levels, lists, members, by_index)
+    for entry, users in members:
+        message = f"open to {', '.join(users)}: qos.levels"
+        done.note(Verdict.TRANSLATED, entry.line, f"{entry.setting} {MEMBERS}", message)
     _note_unused(entries, levels, done)
     _set_priorities(weights, entries, levels, done)
     if levels:
@@ -71,13 +76,26 @@ def _named_levels(
                     yield entry, key, valid
 
 
+def _members(entries: Iterable[MauiEntry]) -> Iterable[tuple[MauiEntry, list[str]]]:
+    """Yield each QOS that names its users itself, as Moab allows, with these users."""
+    for entry in entries:
+        if entry.name == "QOSCFG" and _NAME.fullmatch(entry.index):
+            for key, _, value in entry.attributes():
+                if key == MEMBERS and (users := [one for one in re.split("[,:]", value) if one]):
+                    yield entry, users
+
+
 def _set_access(
     levels: dict[str, dict[str, Any]],
     lists: Iterable[tuple[MauiEntry, str, list[str]]],
+    members: Iterable[tuple[MauiEntry, list[str]]],
     by_index: dict[str, str],
 ) -> None:
     """Set the users, groups, accounts and queues of each level. A default QOS is open to its owners."""
     open_to_all = {"DEFAULT"}
+    for entry, users in members:
+        known = levels[by_index.get(entry.index.upper(), entry.index)].setdefault("users", [])
+        known += [user for user in users if user not in known]
     for entry, _, names in lists:
         for name in names:
             level = by_index.get(name.upper(), name)
@@ -107,7 +125,7 @@ def _set_defaults(
 def _note_unused(entries: Iterable[MauiEntry], levels: dict[str, dict[str, Any]], done: ImportResult) -> None:
     for entry in entries:
         if entry.name == "QOSCFG" and entry.index not in levels:
-            message = "left out: no QDEF or QLIST names it, so that no job can have it"
+            message = "left out: no QDEF, QLIST or MEMBERULIST opens it, so that no job can have it"
             done.note(Verdict.NOT_NEEDED, entry.line, entry.setting, message)
 
 

@@ -27,6 +27,8 @@ class _Tree:
     shares: dict[str, float] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
     owners: dict[tuple[str, str], tuple[MauiEntry, str, float]] = field(default_factory=dict)
+    own_lines: list[tuple[MauiEntry, str, tuple[str, str]]] = field(default_factory=list)
+    """Lines about an owner, such as ``FSTREE[acct:physics]``: with the owner as written and as its key."""
 
 
 def translate_share_tree(
@@ -35,9 +37,10 @@ def translate_share_tree(
     """Translate FSTREE to levels, shares and parents. Return the level of the owners; None if no owner is
     valid.
     """
-    found, nodes = _Tree(), {entry.index for entry in entries}
+    found, nodes = _Tree(), {entry.index for entry in entries if _owner(entry.index) is None}
     for entry in entries:
         _read_entry(entry, nodes, found, done)
+    _set_own_shares(found, done)
     _drop_cycles(entries, found, done)
     counts: dict[str, int] = {}
     for level, _ in found.owners:
@@ -56,13 +59,17 @@ def translate_share_tree(
             continue
         shares[name], parents[name] = amount, renamed.get(node, node)
     tree |= {"levels": [main], "shares": shares, "parents": parents}
-    for entry in entries:
+    unknown = {entry for entry, _, owner in found.own_lines if owner not in found.owners}
+    for entry in (one for one in entries if one not in unknown):
         done.note(Verdict.TRANSLATED, entry.line, entry.setting, "fair_share.shares and fair_share.parents")
     return main
 
 
 def _read_entry(entry: MauiEntry, nodes: set[str], found: _Tree, done: ImportResult) -> None:
     node = entry.index
+    if (owner := _owner(node)) is not None:
+        found.own_lines.append((entry, node, owner))
+        return
     found.shares.setdefault(node, 1.0)
     for name, _, value in entry.attributes():
         setting = f"{entry.setting} {name}"
@@ -77,6 +84,31 @@ def _read_entry(entry: MauiEntry, nodes: set[str], found: _Tree, done: ImportRes
                 _add_member(entry, setting, member, nodes, found, done)
         else:
             _refuse(entry, setting, "only SHARES and MEMBERLIST of a share tree are supported", done)
+
+
+def _owner(index: str) -> tuple[str, str] | None:
+    """Return the level and the name of an index such as ``acct:physics``; None: it names a node."""
+    kind, colon, name = index.partition(":")
+    return (_LEVELS[kind.lower()], name) if colon and name and kind.lower() in _LEVELS else None
+
+
+def _set_own_shares(found: _Tree, done: ImportResult) -> None:
+    """Set the shares of owners that have a line of their own."""
+    for entry, said, owner in found.own_lines:
+        member = found.owners.get(owner)
+        if member is None:
+            _refuse(entry, entry.setting, f"no node of the tree has {said} in its MEMBERLIST", done)
+            continue
+        for name, _, value in entry.attributes():
+            amount = _shares(value) if name == "SHARES" else None
+            if name != "SHARES":
+                message = f"only SHARES of a {owner[0]} are supported, not a tree below it"
+                _refuse(entry, f"{entry.setting} {name}", message, done)
+            elif amount is None:
+                message = f"{value!r} is not a number from 0 to 10^9"
+                _refuse(entry, f"{entry.setting} {name}", message, done)
+            else:
+                found.owners[owner] = member[0], member[1], amount
 
 
 def _add_member(

@@ -68,6 +68,7 @@ _UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, what it counts)
     "USAGEEXECUTIONTIMEWEIGHT": ("USAGEWEIGHT", "how long a running job has run"),
     "ATTRATTRWEIGHT": ("ATTRWEIGHT", "attributes of jobs"),
     "ATTRSTATEWEIGHT": ("ATTRWEIGHT", "states of jobs"),
+    "ATTRGRESWEIGHT": ("ATTRWEIGHT", "requested generic resources"),
 }
 _PARTS = {
     **{

@@ -71,7 +71,7 @@ class ImportResult:
     def note_undocumented(self, line: int, setting: str, scheduler: str) -> None:
         """Add a finding about a setting that the documentation of ``scheduler`` does not have."""
         if self.unknown is Verdict.BLOCKER:
-            message = f"not known to this import: look up what {scheduler} does with it"
+            message = "not known to this import: look up what Moab does with it"
         else:
             message = f"the documentation of {scheduler} has no such setting, and {scheduler} ignores it, too"
         self.note(self.unknown, line, setting, message)
