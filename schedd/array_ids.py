@@ -1,11 +1,24 @@
-"""Ids of job arrays."""
+"""Ids of jobs and of job arrays."""
 
 import re
 from typing import Final
 
 INDEX: Final = re.compile(r"\[(\d+)\]")
+_SEQUENCE: Final = re.compile(r"([0-9]{1,18})(?:\[([0-9]{0,9})\])?")
+_NO_NUMBER: Final = 10**18
 
 
 def array_id(job: str) -> str:
     """`7[].server` of `7[3].server`, as both families write it; the same of a job of no array."""
     return INDEX.sub("[]", job, count=1) if "[" in job else job
+
+
+def submission_order(job: str) -> tuple[int, int, str]:
+    """Return the sort key of job ids in order of submission: number, index of the subjob, id.
+
+    Servers tell times in whole seconds; this breaks the ties. Ids without a number are last.
+    """
+    found = _SEQUENCE.match(job)
+    if found is None:
+        return _NO_NUMBER, 0, job
+    return int(found[1]), int(found[2] or 0), job

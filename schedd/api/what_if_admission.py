@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from schedd.array_ids import submission_order
 from schedd.dialect.array_request import ArrayRequest
 from schedd.engine import (
     JobRecord,
@@ -95,7 +96,7 @@ def known_group(published: PlanSnapshot, user: str) -> str:
     """Return the group of a user's latest job; empty: the user has no jobs."""
     name = user.partition("@")[0]
     jobs = (one.facts for one in all_jobs(published) if one.facts.owner.partition("@")[0] == name)
-    named = [(one.submitted, one.id, one.group) for one in jobs if one.group]
+    named = [(one.submitted, submission_order(one.id), one.group) for one in jobs if one.group]
     return max(named)[2] if named else ""
 
 

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schedd.array_ids import submission_order
 from schedd.engine import (
     JobRecord,
     JobStatus,
@@ -163,9 +164,8 @@ def _sort_key(published: PlanSnapshot, sort: Sort) -> Callable[[tuple[JobRecord,
             return displayed, displayed
         return found.start, by
 
-    def number_key(row: tuple[JobRecord, int]) -> tuple[int, str]:
-        digits = row[0].id.partition(".")[0].partition("[")[0]
-        return (int(digits) if digits.isdecimal() and len(digits) < 19 else FOREVER), row[0].id
+    def number_key(row: tuple[JobRecord, int]) -> tuple[int, int, str]:
+        return submission_order(row[0].id)
 
     keys: dict[Sort, Callable[[tuple[JobRecord, int]], Any]] = {
         "start": lambda row: (start_key(row), number_key(row)),

@@ -431,18 +431,25 @@ def test_a_job_requeued_by_a_restart_goes_first_when_its_node_is_back() -> None:
     assert not cluster.engine.state.requeued_by_restart
 
 
-def test_of_jobs_found_at_the_same_time_the_one_submitted_first_goes_first_after_a_restart() -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "seconds_between"),
+    [("1", "2", 4), ("9.s", "10.s", 0), ("7[9].s", "7[10].s", 0), ("7[2].s", "8.s", 0)],
+)
+def test_of_jobs_found_at_the_same_time_the_one_submitted_first_goes_first_after_a_restart(
+    first: str, second: str, seconds_between: int
+) -> None:
+    """Within a second their numbers decide: servers tell times in whole seconds."""
     cluster = Cluster(slack=500)
     server = cluster.server
-    for number, submitted, walltime in (("1", T - 9, 600), ("2", T - 5, 500)):
+    for number, submitted, walltime in ((first, T - 9, 600), (second, T - 9 + seconds_between, 500)):
         resources = {"nodes": "1:ppn=4", "walltime": str(walltime)}
         job = JobFacts(id=number, owner="ann@login", queue="batch", submitted=submitted, resources=resources)
         server.submit(job, walltime)
     cluster.send(server.snapshot())
     cluster.at(30)
-    server.requeue("1")
+    server.requeue(first)
     cluster.send(server.snapshot(age=5))
-    assert (cluster.runs("1"), cluster.start("2")) == ([0, 30], 630)
+    assert (cluster.runs(first), cluster.start(second)) == ([0, 30], 630)
 
 
 def test_a_job_that_comes_back_long_after_a_restart_or_started_after_it_has_failed() -> None:

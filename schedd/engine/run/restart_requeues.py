@@ -6,6 +6,7 @@ They go before jobs that have waited for less time, as far as the promises of th
 import numpy as np
 import numpy.typing as npt
 
+from schedd.array_ids import submission_order
 from schedd.engine.component.placement_hooks import component_confinement
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -36,7 +37,8 @@ def restore_turns(state: EngineState, event: str) -> None:
         record = state.records.get(job_id)
         if record is not None and record.slot >= 0:
             waits_since[record.slot] = since
-    for job_id, since in sorted(state.requeued_by_restart.items(), key=lambda one: one[1]):
+    turns = sorted(state.requeued_by_restart.items(), key=lambda one: (one[1], submission_order(one[0])))
+    for job_id, since in turns:
         record = state.records.get(job_id)
         over = state.now - state.server_restarted > state.settings.server_grace
         if record is not None and record.phase is Phase.WAITING and record.slot >= 0 and not over:
@@ -51,13 +53,18 @@ def _jobs_after(
     state: EngineState, record: JobRecord, waits_since: Ints, since: int
 ) -> npt.NDArray[np.bool_]:
     """Return by slot whether a job came after this one, which waited ``since``; of jobs that were found at
-    the same time, those submitted later.
+    the same time, those submitted later; of the same second, those with a larger number.
     """
     later: npt.NDArray[np.bool_] = waits_since > since
+    turn = _submission(record)
     for slot in np.flatnonzero(waits_since == since).tolist():
         other = state.by_slot[slot]
-        later[slot] = other is not None and other.facts.submitted > record.facts.submitted
+        later[slot] = other is not None and _submission(other) > turn
     return later
+
+
+def _submission(record: JobRecord) -> tuple[int, tuple[int, int, str]]:
+    return record.facts.submitted, submission_order(record.id)
 
 
 def _move_before(state: EngineState, event: str, record: JobRecord, later: npt.NDArray[np.bool_]) -> None:

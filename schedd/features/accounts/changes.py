@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from schedd.array_ids import submission_order
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
@@ -43,7 +44,13 @@ def follow_changes(state: EngineState, event: str) -> None:
         for record in state.records.values()
         if record.id not in book.holds and (everybody or find_account(rules, record.facts) in due)
     ]
-    records.sort(key=lambda one: (-state.rank[one.slot] if one.slot >= 0 else 0, one.facts.submitted, one.id))
+    records.sort(
+        key=lambda one: (
+            -state.rank[one.slot] if one.slot >= 0 else 0,
+            one.facts.submitted,
+            submission_order(one.id),
+        )
+    )
     for record in records:
         _examine(state, state.records[record.id], event)
     for name in list(book.due):

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from schedd.array_ids import submission_order
 from schedd.dialect.advres import read_advres
 from schedd.dialect.units import format_walltime
 from schedd.engine.component.hook_values import Restriction
@@ -221,7 +222,10 @@ def _plan_again(state: EngineState, records: Sequence[JobRecord], event: str, wo
         state.refit(record)
         if not _admits_still(state, record, too_large):
             state.store_record(end_promise(state, record, event, words))
-    order = sorted(records, key=lambda one: (starts.get(one.id, FOREVER), one.facts.submitted))
+    order = sorted(
+        records,
+        key=lambda one: (starts.get(one.id, FOREVER), one.facts.submitted, submission_order(one.id)),
+    )
     if are_many(records) and state.policy is None:
         for record in placed:
             _await_place(state, state.records[record.id])

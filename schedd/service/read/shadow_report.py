@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 from typing import Final
 
+from schedd.array_ids import submission_order
 from schedd.dialect import RequestError, parse_walltime
 from schedd.store.records import JobHistory, StoredPublishedStart
 
@@ -73,7 +74,10 @@ def swf_lines(jobs: Sequence[JobHistory], cpus: int) -> Iterator[str]:
 
     Users and queues are numbers.
     """
-    ended = sorted((job for job in jobs if job.ended is not None), key=lambda job: (job.submitted, job.id))
+    ended = sorted(
+        (job for job in jobs if job.ended is not None),
+        key=lambda job: (job.submitted, submission_order(job.id)),
+    )
     begin = ended[0].submitted if ended else 0
     yield "; Version: 2.2"
     yield f"; UnixStartTime: {begin}"

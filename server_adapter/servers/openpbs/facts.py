@@ -4,7 +4,8 @@ A malformed attribute counts as absent, so that one odd value never hides an obj
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -35,7 +36,15 @@ from server_adapter.bridge.facts import (
     submission_attributes,
 )
 from server_adapter.bridge.state import NOTHING_WRITTEN, FactParsers, WrittenAttributes
-from server_adapter.openpbs.notation import VnodePiece, boolean, exec_vnode, kib, parse_amount, split_chunks
+from server_adapter.openpbs.notation import (
+    VnodePiece,
+    boolean,
+    exec_vnode,
+    kib,
+    parse_amount,
+    select,
+    split_chunks,
+)
 
 FAMILY: Final = "openpbs"
 
@@ -397,6 +406,16 @@ def vnode_state(values: Values) -> NodeStateName:
     if not states or states & _DOWN:
         return "down"
     return "drain" if states & _DRAIN or states - _KNOWN_STATES else "up"
+
+
+def requested_resources(values: Values) -> Iterator[str]:
+    """Yield the names of the resources that a job requests, for itself or in its chunks."""
+    for key in values:
+        if key.startswith(_RESOURCE):
+            yield key[len(_RESOURCE) :]
+    with suppress(ValueError):
+        for _, resources in select(values.get("schedselect", "")):
+            yield from resources
 
 
 def _group(values: Values, prefix: str, types: ResourceTypes) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -90,6 +90,8 @@ class JobList:
         self._latest_seen = 0.0  # and when it was first
         self._last_read = 0.0
         self._complete = False  # whether the last full reading was completed
+        self.changed: Collection[DescribedObject] = ()
+        """The jobs that the last partial reading described, including ended ones."""
         self._unsettled: set[str] = set()
         """Jobs described by partial readings, which may have changed again in the same second."""
 
@@ -140,6 +142,7 @@ class JobList:
             except ServerRefusedError as error:
                 if error.code not in NO_SUCH_JOB:
                     raise
+        self.changed = found
         over = [job for job in found if is_over(job.values)]
         gone = wanted.keys() - {job.name for job in found} | {job.name for job in over}
         fresh = {job.name: job for job in found if job.name not in gone}

@@ -31,6 +31,7 @@ from server_adapter.servers.openpbs.facts import (
     is_over,
     make_fact_parsers,
     parse_resource_types,
+    requested_resources,
     reservations_of,
     scheduling_attributes,
     shares,
@@ -162,21 +163,28 @@ class OpenPBSReader:
             yield "adapter_work", self._by_hand.trouble
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
-        """Return the server's state. A smaller `scope` costs three requests instead of nine; everything but
-        starts, ends and arrivals is then from the last full reading.
+        """Return the server's state. A smaller `scope` costs two requests instead of nine; if jobs changed,
+        three more, for these jobs and for the limits of the server and its queues. The rest is then from the
+        last full reading.
 
         Raises what `ServerLink.borrow` and `OpenPBSConnection.describe` raise.
         """
         objects = self._objects
         if scope is not ReadScope.ALL and objects is not None:
             changes = await self._jobs.read_changes()
-            if changes is not None:
+            if changes is not None and not self._request_unknown_resource(self._jobs.changed):
+                if self._jobs.changed:
+                    self._objects = objects = await self._with_limits(objects)
                 if any(_has_exclusive_use(vnode.values) for vnode in objects.vnodes):
                     objects = replace(objects, vnodes=await self._vnodes(objects.ours))
                 return await self._state(objects, *changes)
         self._objects = None
-        objects = await self._read_objects()
+        ours = self._ours(await self._describe(SCHEDULERS))
+        self.partition = ours.partition
+        vnodes = await self._vnodes(ours)
         listed = await self._jobs.read()
+        await self._read_types()
+        objects = await self._with_limits(_OpenPBSObjects({}, ours, [], vnodes, []))
         objects = replace(objects, reservations=await self._describe(RESERVATIONS))
         state = await self._state(objects, listed, [])
         on_vnodes = [name for vnode in objects.vnodes for name in reservations_of(vnode.values)]
@@ -184,15 +192,22 @@ class OpenPBSReader:
         self._objects = objects
         return state
 
-    async def _read_objects(self) -> _OpenPBSObjects:
+    async def _with_limits(self, objects: _OpenPBSObjects) -> _OpenPBSObjects:
+        """Return the objects with the server and its queues as they are now.
+
+        They are read after the jobs: a job must not be known before a limit that was set before it came.
+        """
         server = await self._describe(SERVER)
-        await self._read_types()
-        ours = self._ours(await self._describe(SCHEDULERS))
-        self.partition = ours.partition
-        queues = [queue for queue in await self._describe(QUEUES) if ours.has(queue)]
+        queues = [queue for queue in await self._describe(QUEUES) if objects.ours.has(queue)]
         self.queues = frozenset(queue.name for queue in queues)
-        values = server[0].values if server else {}
-        return _OpenPBSObjects(values, ours, queues, await self._vnodes(ours), [])
+        return replace(objects, server=server[0].values if server else {}, queues=queues)
+
+    def _request_unknown_resource(self, jobs: Iterable[DescribedObject]) -> bool:
+        """Return whether a job requests a resource that was created after the last full reading."""
+        types = self._types
+        return bool(types.reported) and any(
+            not types.resource_type(name) for job in jobs for name in requested_resources(job.values)
+        )
 
     async def _vnodes(self, ours: OwnPartition) -> list[DescribedObject]:
         return [node for node in await self._describe(NODES) if ours.has(node)]

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from server_adapter.batch.codes import RequestCode
@@ -107,8 +107,8 @@ class TorqueReader:
             yield "adapter_work", self._by_hand.trouble
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
-        """Return the server's state. A smaller `scope` reads only jobs, ENDS only running and ended jobs; the
-        rest is from the last full reading.
+        """Return the server's state. A smaller `scope` reads only the server, queues and jobs, ENDS only
+        running and ended jobs; the rest is from the last full reading.
 
         Raises what `TorqueLink.borrow` and `TorqueConnection.describe` raise.
         """
@@ -117,6 +117,7 @@ class TorqueReader:
         objects = objects or await self._read_objects()
         if not (scope is ReadScope.ENDS and self._may_select() and await self._update()):
             await self._list_all()
+        objects = await self._with_limits(objects)
         if self._by_hand is not None:
             self._by_hand.refresh()  # after the jobs: the server logs a run before it shows it
         state: ServerState | None = None
@@ -142,10 +143,18 @@ class TorqueReader:
             self._selects = True
             for query in self._queries:
                 query.reset()
-        queues = await self._describe(QUEUES)
         async with self._link.borrow() as connection:
             nodes = await self._nodes.fetch(connection)
-        return _TorqueObjects(values, queues, nodes)
+        return _TorqueObjects(values, [], nodes)
+
+    async def _with_limits(self, objects: _TorqueObjects) -> _TorqueObjects:
+        """Return the objects with the server and its queues as they are now.
+
+        They are read after the jobs: a job must not be known before a limit that was set before it came.
+        """
+        server = await self._describe(SERVER)
+        queues = await self._describe(QUEUES)
+        return replace(objects, server=server[0].values if server else {}, queues=queues)
 
     async def _list_all(self) -> None:
         began = time.monotonic()

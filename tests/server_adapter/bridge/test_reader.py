@@ -172,3 +172,24 @@ async def test_a_server_of_another_version_is_read_with_its_own_attributes_and_p
     async with serve(versions[1], address.port) as server:
         asked.append(await asks_for_tasks(server))
     assert asked == [version == "6.1" for version in versions]
+
+
+@pytest.mark.parametrize("scope", list(ReadScope))
+async def test_limits_are_read_after_the_jobs_that_they_may_concern(
+    scope: ReadScope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs started beyond a limit that was set a moment before they came."""
+    server = ListServer(["1.here"])
+    reader = TorqueReader(server)  # type: ignore[arg-type]
+    await reader.read()
+    limits: dict[str, str] = {}
+
+    async def describe(request: StatusRequest) -> list[DescribedObject]:
+        if request.code is RequestCode.STATUS_JOB:
+            limits["resources_available.lic"] = "2"
+        if request.code is RequestCode.STATUS_SERVER:
+            return [DescribedObject(1, "here", dict(limits))]
+        return await ListServer.describe(server, request)
+
+    monkeypatch.setattr(server, "describe", describe)
+    assert (await reader.read(scope)).server.limits == {"resources_available.lic": "2"}

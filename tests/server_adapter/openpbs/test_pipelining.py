@@ -98,7 +98,7 @@ async def test_a_reading_of_jobs_shows_the_same_starts_ends_and_arrivals_as_a_fu
         assert isinstance(partly, OpenPBSServer)
         server.submit(resources={"select": "1:ncpus=1"}, runtime=5)
         await partly.read()
-        monkeypatch.setattr(partly._reading, "_read_objects", None)  # a whole reading fails from now on
+        monkeypatch.setattr(partly._reading, "_read_types", None)  # a whole reading fails from now on
         for _ in range(12):
             if random.random() < 0.3:
                 server.submit(resources={"select": "1:ncpus=1"}, runtime=5, array="1-3")

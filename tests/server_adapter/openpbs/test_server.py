@@ -129,6 +129,28 @@ async def test_a_queued_subjob_is_known_by_its_array(tmp_path: Path) -> None:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
+async def test_a_limit_and_a_resource_are_known_with_the_jobs_that_come_after_them(tmp_path: Path) -> None:
+    """Jobs that came within seconds of a limit could together exceed it."""
+    resources = {"lic": {"type": "long"}}
+    site = Site(jobs={"1.s": QUEUED | {"mtime": "10"}}, resources=resources)
+    async with site.peer.listening():
+        made = site.make_server(tmp_path)
+        await made.become_scheduler(lambda _: None)
+        await made.read()
+        site.server["resources_available.lic"] = "2"
+        site.jobs["2.s"] = QUEUED | {"mtime": "20", "Resource_List.lic": "1"}
+        state = await made.read(ReadScope.JOBS)
+        assert (state.server.limits, "2.s" in state.jobs) == ({"resources_available.lic": "2"}, True)
+        assert (await made.read(ReadScope.JOBS)).server.limits == state.server.limits
+        resources["token"] = {"type": "long", "flag": "nh"}
+        site.nodes["n1"]["resources_available.token"] = "1"
+        site.jobs["3.s"] = QUEUED | {"mtime": "21", "schedselect": "1:ncpus=1:token=1"}
+        state = await made.read(ReadScope.JOBS)
+        assert state.nodes["n1"].resources == {"token": 1}
+        assert state.server.resources.keys() == {"lic", "token"}
+        await made.close()
+
+
 async def test_a_scheduler_sees_its_own_partition_alone(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": dict(QUEUED), "2.s": QUEUED | {"queue": "planned"}})
     site.nodes["n2"]["partition"] = "part1"
