@@ -46,10 +46,12 @@ from schedd.service.questions.expectations import (
     StartForecast,
     hypothetical_promise,
 )
-from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
+from schedd.service.questions.plan_fork import PlanFork
 from schedd.service.questions.published_start import PublishedStart, current_start
 from schedd.service.questions.smaller_requests import SmallerRequest, apply_change
 from schedd.service.questions.submission_checks import QueuedJobs
+from schedd.service.questions.submitted_requests import NotUnderstood
+from schedd.service.questions.what_if import WhatIfAnswer
 from schedd.service.read.job_visibility import ALL_JOBS
 from schedd.wire import JobFacts, ResourceTypes
 

@@ -21,7 +21,8 @@ from schedd.service.questions.expectations import (
     Expectation,
 )
 from schedd.service.questions.objectives import placement_cost
-from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
+from schedd.service.questions.plan_fork import PlanFork
+from schedd.service.questions.what_if import WhatIfAnswer
 from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import JobFacts, ShareFacts
 

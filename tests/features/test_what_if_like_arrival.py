@@ -11,7 +11,8 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import FOREVER, Answer, Never, StartKnown, WaitingFor
 from schedd.policy.ranks import encode_rank
 from schedd.service.questions.expectations import hypothetical_promise
-from schedd.service.questions.plan_fork import NotUnderstood, fork_plan
+from schedd.service.questions.plan_fork import fork_plan
+from schedd.service.questions.submitted_requests import NotUnderstood
 from schedd.wire import AccountSet, Book, Event, JobFacts, NodeFacts, QueueChanged, QueueFacts, Reserve, Run
 from tests.engine.chaos.features import _LABELS, _TABLES, random_site
 from tests.engine.cluster import Cluster, T

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schedd.plan.views import StartWindow
 from schedd.service.questions.cheapest_start import candidate_starts
-from schedd.service.questions.plan_fork import WhatIfAnswer
+from schedd.service.questions.what_if import WhatIfAnswer
 from tests.service.planner_harness import T, job, node, planner
 from tests.waits import WAIT_S
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from schedd.model import Chunk, Never, Place, Request, StartKnown, WaitingFor
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.explain import explain
-from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
+from schedd.service.questions.plan_fork import PlanFork
 from schedd.service.questions.smaller_requests import smaller_requests
+from schedd.service.questions.what_if import WhatIfAnswer
 from schedd.wire import (
     AccountSet,
     Event,

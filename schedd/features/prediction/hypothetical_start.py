@@ -34,7 +34,8 @@ from schedd.predict import (
 )
 from schedd.service.questions.expectations import UNKNOWN, Expectation
 from schedd.service.questions.open_questions import cancellation_check
-from schedd.service.questions.plan_fork import PlanFork, RequestForm, WhatIfAnswer
+from schedd.service.questions.plan_fork import PlanFork, RequestForm
+from schedd.service.questions.what_if import WhatIfAnswer
 from schedd.wire import JobFacts
 
 _DRAWING_S: Final = 2.0

@@ -6,7 +6,8 @@ from typing import Final, Protocol, runtime_checkable
 from schedd.engine import gets_no_promise, queue_slack
 from schedd.model import FOREVER, StartKnown
 from schedd.predict import EndForecast, Prediction
-from schedd.service.questions.plan_fork import PlanFork, RequestForm, WhatIfAnswer
+from schedd.service.questions.plan_fork import PlanFork, RequestForm
+from schedd.service.questions.what_if import WhatIfAnswer
 from schedd.wire import JobFacts
 
 

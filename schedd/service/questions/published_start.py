@@ -13,7 +13,7 @@ from schedd.engine import (
 )
 from schedd.model import FOREVER, Placement, Share, StartKnown
 from schedd.service.questions.expectations import UNKNOWN, Expectation
-from schedd.service.questions.plan_fork import WhatIfAnswer
+from schedd.service.questions.what_if import WhatIfAnswer
 from schedd.start_sentence import is_forecast_fresh
 
 OWN_FORECAST: Final = (

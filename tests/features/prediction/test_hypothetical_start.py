@@ -18,7 +18,7 @@ from schedd.service.questions.expectations import (
     Expectation,
     hypothetical_promise,
 )
-from schedd.service.questions.plan_fork import WhatIfAnswer
+from schedd.service.questions.what_if import WhatIfAnswer
 from schedd.wire import JobFacts, PolicyChanged, QueueChanged, QueueFacts, ShareFacts
 from tests.property_examples import examples
 from tests.service.planner_harness import T, event_id, job, node, planner
