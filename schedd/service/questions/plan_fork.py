@@ -53,7 +53,6 @@ from schedd.wire import JobFacts
 
 _T = TypeVar("_T")
 
-
 RequestForm = tuple[Request, int]  # a changed request of a job, and its walltime
 
 
@@ -204,9 +203,7 @@ class PlanFork:
             self._searched_plan = self._first_plan.fork()
         return self._searched_plan
 
-    def _planned_form(
-        self, facts: JobFacts, moment: int, instead_of: str, without_slots: tuple[int, ...] = ()
-    ) -> JobFacts:
+    def _planned_form(self, facts: JobFacts, moment: int, instead_of: str) -> JobFacts:
         """Return the form of a job that would be planned: the engine's choice, by the engine's function. The
         first one if none can be read.
         """
@@ -214,8 +211,7 @@ class PlanFork:
         if len(variants) == 1 and walltimes is None:
             return variants[0]
         with self._lock:
-            other = instead_of or without_slots
-            plan = self._plan_without(instead_of, moment, without_slots) if other else self._plan
+            plan = self._plan_without(instead_of, moment) if instead_of else self._plan
             known: dict[int | None, list[FormCandidate | None]] = {}
 
             def read_forms(walltime: int | None) -> list[FormCandidate | None]:
