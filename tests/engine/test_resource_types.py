@@ -172,3 +172,27 @@ def test_a_what_if_compares_by_the_types_of_the_server() -> None:
     answer = fork_plan(cluster.engine, publish_snapshot(state)).what_if(facts, T).answer
     assert isinstance(answer, StartKnown)
     assert [share.node for share in answer.placement.shares] == ["n2"]
+
+
+def test_remarks_on_requests_follow_the_limits_that_were_set_or_removed_since() -> None:
+    """A running job said for ever that its licence is not planned, though it counts."""
+    cluster = Cluster(cpus=2)
+
+    def limit(**amounts: str) -> None:
+        types = {"lic": ResourceFacts("long")}
+        limits = {f"resources_available.{name}": text for name, text in amounts.items()}
+        server = ServerFacts(family="openpbs", resources=types, limits=limits)
+        cluster.send(*cluster.server.change_server(server))
+
+    def whys() -> list[str]:
+        return [cluster.view(job).why for job in ("1", "2")]
+
+    limit()
+    for job in ("1", "2"):
+        cluster.submit(job, family="openpbs", resources={"select": "1:ncpus=2", "lic": "1"})
+    assert all("not planned: lic=1" in why for why in whys())
+    limit(lic="1")
+    assert not any("not planned" in why for why in whys())
+    assert cluster.start("2") == 100
+    limit()
+    assert all("not planned: lic=1" in why for why in whys())

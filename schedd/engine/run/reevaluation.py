@@ -7,6 +7,7 @@ plan may exceed a lowered limit.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -15,6 +16,7 @@ import numpy as np
 from schedd.engine.component.job_hooks import job_refusal
 from schedd.engine.facts.arrivals import ARRIVALS_PER_CALL
 from schedd.engine.facts.job_requests import first_waiting_reason
+from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES, queue_reevaluation
 from schedd.engine.facts.state import EngineState
@@ -40,7 +42,14 @@ _WORK = 4_000_000
 
 
 def reevaluate_waiting(state: EngineState, event: str, queue: str | None, words: str) -> None:
-    """Re-evaluate waiting jobs (of ``queue``; None: all) after changed defaults or nodes."""
+    """Re-evaluate waiting jobs (of ``queue``; None: all) after changed defaults or nodes.
+
+    What running jobs hold stays as it is; only the remarks on their requests follow the change.
+    """
+    for record in list(state.records.values()):
+        if record.phase is Phase.RUNNING and (queue is None or record.facts.queue == queue):
+            with JobErrorGuard(state, record.id, event):
+                _renew_notes(state, record)
     _reevaluate_soon(state, _waiting(state, queue), event, words)
 
 
@@ -147,6 +156,7 @@ def _reevaluate_job(state: EngineState, record: JobRecord, event: str, words: st
     if record.phase in WAITING_PHASES and _reads_differently(state, record):
         replan_with_facts(state, event, record, record.facts, Cause.ADMIN, words)
         return True
+    record = _renew_notes(state, record)
     refresh_request(state, record)
     state.refit(record)
     if record.phase not in WAITING_PHASES or record.slot < 0:
@@ -185,6 +195,24 @@ def _reads_differently(state: EngineState, record: JobRecord) -> bool:
     if facts.id in state.aside:
         return False
     return state.read_request(facts) != record.understood
+
+
+def _renew_notes(state: EngineState, record: JobRecord) -> JobRecord:
+    """Return the record with the present remarks on its request: equal requests may differ in these."""
+    request = record.understood.request
+    if request is None or record.id in state.aside or record.phase is Phase.DISPATCHED:
+        return record
+    found = state.read_request(record.facts).request
+    if found is None or found.notes == request.notes:
+        return record
+    understood = replace(record.understood, request=replace(request, notes=found.notes))
+    if record.phase is Phase.RUNNING:
+        changed = apply_step(
+            record, Step.RUN_AGAIN, facts=record.facts, understood=understood, run=record.run
+        )
+    else:
+        changed = apply_step(record, Step.READ, facts=record.facts, understood=understood)
+    return state.store_record(changed)
 
 
 def _has_wrong_queue_state(state: EngineState, record: JobRecord, waits: str) -> bool:
