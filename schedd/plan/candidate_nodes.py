@@ -95,6 +95,17 @@ class CandidateNodes:
         """Return whether a feature of the chunk is the name of a node."""
         return any(name.removeprefix("!") in self.rows for names in chunk.features for name in names)
 
+    def removed_nodes(self, chunk: Chunk) -> list[str]:
+        """Return the nodes that the chunk requests by name although the server removed them."""
+        empty = [
+            row
+            for node_class, rows in self.classes.items()
+            if not (node_class.features or node_class.capacity[at.CPUS] or node_class.capacity[at.GPUS])
+            for row in rows
+        ]
+        wanted = {name for names in chunk.features if len(names) == 1 for name in names}
+        return sorted(name for name in wanted if self.rows.get(name) in empty)
+
     def amounts(self, chunk: Chunk) -> list[tuple[str, int]]:
         """Return the needs of a unit by name; virtual memory only if some node reports it."""
         amounts = [("cpus", chunk.cpus), ("mem", chunk.mem), ("gpus", chunk.gpus), *chunk.resources]

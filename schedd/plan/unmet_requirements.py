@@ -8,6 +8,7 @@ from typing import Final
 from schedd.dialect.node_properties import describe_property
 from schedd.dialect.units import format_rounded_size
 from schedd.model import Chunk, Features, Never, Place, Request
+from schedd.name_list import name_node
 from schedd.plan.candidate_nodes import CandidateNodes
 from schedd.plan.requests import chunks_to_place
 from schedd.wire import FLOAT_PARTS
@@ -39,6 +40,8 @@ def _describe_unmet(
     nodes: CandidateNodes, chunk: Chunk, where: str, part: str, units: Mapping[str, str]
 ) -> str:
     """Return the first requirement of a chunk that too few nodes meet; ``part`` names the chunk."""
+    if removed := nodes.removed_nodes(chunk):
+        return f"{' and '.join(map(name_node, removed))} no longer exist{'s' * (len(removed) == 1)}{part}"
     wanted = _format_features(chunk.features)
     classes = [one for one in nodes.classes if nodes.has_features(chunk, one)]
     if not classes:

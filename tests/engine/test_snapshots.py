@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from schedd.start_sentence import NEVER
 from schedd.wire import (
     JobAltered,
     JobFacts,
@@ -241,9 +242,13 @@ def test_a_node_that_the_server_no_longer_has_takes_no_jobs() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1", "n2:ppn=4")
     cluster.submit("2", "n2:ppn=4")
+    cluster.submit("4", "n1:ppn=2+n2:ppn=2")
     del cluster.server.nodes["n2"]
     cluster.send(cluster.server.snapshot())
-    assert cluster.view("2").answer == "never"
+    cluster.submit("5", "n2:ppn=9")
+    whys = [cluster.view(job).why for job in "245"]
+    words = f"{NEVER}: node n2 no longer exists"
+    assert whys == [words, f"{words} (chunk 2)", words]
     cluster.submit("3", "1:ppn=4")
     assert cluster.planned_node_names("3") == ["n1"]
 
