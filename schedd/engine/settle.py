@@ -1,6 +1,6 @@
 """End of a batch: settle the plan, dispatch due jobs, publish starts, and find the next wake-up time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -31,8 +31,29 @@ ABSENCE_S = 1_800  # seconds from which on a time without calls is an outage of 
 
 def settle(state: EngineState, event: str) -> None:
     """Bring the plan to rest at ``state.now``; ``event`` is the id of the batch's cause."""
-    settings = state.settings
-    # 1. Effects of time: edges, overruns, lost nodes, void decisions.
+    _apply_effects_of_time(state, event)
+    state.plan.protect_tiers(state.keeps_speed)
+    if state.policy is not None:
+        if state.starts_step("dispatch"):
+            dispatch_by_policy(state, event)
+        state.plan.discard_freed()  # no repair under a queue policy
+        state.at_step = ""
+        return
+    _move_late_jobs(state, event)
+    _fill_freed_capacity(state, event)
+    _rank_and_dispatch(state, event)
+    for name, call in select_calls("settle")(state.parts):
+        if state.starts_step(name):
+            call(state, event)
+    if state.limits.lowered:
+        _follow_lowered_limits(state, event)
+    if state.settings.publish_starts and state.starts_step("published starts"):
+        write_attributes(state, event)
+    state.at_step = ""
+
+
+def _apply_effects_of_time(state: EngineState, event: str) -> None:
+    """Apply what time brings: edges, overruns, lost nodes, void decisions, starts after other jobs."""
     for name, call in select_calls("time_passed")(state.parts):
         if state.starts_step(name):
             call(state, event)
@@ -51,63 +72,56 @@ def settle(state: EngineState, event: str) -> None:
             call(state, event)
     if state.limits.lowered:
         _follow_lowered_limits(state, event)
-    state.plan.protect_tiers(state.keeps_speed)
-    if state.policy is not None:
-        if state.starts_step("dispatch"):
-            dispatch_by_policy(state, event)
-        state.plan.discard_freed()  # no repair under a queue policy
-        state.at_step = ""
-        return
+
+
+def _move_late_jobs(state: EngineState, event: str) -> None:
+    """Move jobs that cost too much now, that a restart requeued, or that missed their start; then end the
+    promises that cannot be kept.
+    """
     if state.capped and next_cost_check(state) <= state.now and state.starts_step("limits of cost"):
         apply_cost_limits(state, event)
     if state.requeued_by_restart and state.starts_step("requeued jobs"):
         restore_turns(state, event)
-    # 2. Jobs that missed their start.
     due = state.next_due_start() <= state.now
     if due and state.next_due_start() < state.now - state.lateness and state.starts_step("late starts"):
         move_late_jobs(state, event)
         due = state.next_due_start() <= state.now
     if (due or state.risks) and state.starts_step("promises"):
         break_overdue_promises(state)
-    # 3. Jobs that can start because of freed capacity; then dispatch of all due jobs, before anything slow.
+
+
+def _fill_freed_capacity(state: EngineState, event: str) -> None:
+    """Start jobs on freed capacity, before anything slow; then do one slice of the repair."""
+    settings = state.settings
     if settings.backfill == "shortest" and is_backfilling(state) and state.starts_step("backfill"):
         run_backfill(state, event)
     state.plan.order_repairs(state.rank if state.ranking.has_effect else NO_RANKS)
-    later = state.to_reevaluate and state.generation % _REPAIRED
-    freed = state.plan.freed
-    if freed and not later and state.starts_step("repair"):
-        trigger, words = state.freed_by if state.freed_by[0] else (event, "capacity was freed")
-        moves = state.plan.repair_now(state.now, state.arrays)
-        if len(moves):
-            record_plan_moves(state, trigger, Cause.FREED, words, moves)
-            state.next_due = None
-        if state.next_due_start() <= state.now and state.starts_step("dispatch"):
-            dispatch_jobs(state, event)
-        # 4. One slice of the repair.
-        state.at_step = "repair"
-        moves, done = state.plan.repair(state.now, settings.repair_slice, state.arrays)
-        if len(moves):
-            record_plan_moves(state, trigger, Cause.FREED, words, moves)
-            state.next_due = None
-        state.freed_by = ("", "") if done else (trigger, words)
-    elif not freed:
+    if not state.plan.freed:
         state.freed_by = ("", "")
-    # 5. Priorities, every few minutes.
-    rerank = next_rerank(state) if state.ranking.has_effect else None
-    if rerank is not None and rerank <= state.now and state.starts_step("priorities"):
+        return
+    if (state.to_reevaluate and state.generation % _REPAIRED) or not state.starts_step("repair"):
+        return
+    trigger, words = state.freed_by if state.freed_by[0] else (event, "capacity was freed")
+    moves = state.plan.repair_now(state.now, state.arrays)
+    if len(moves):
+        record_plan_moves(state, trigger, Cause.FREED, words, moves)
+        state.next_due = None
+    if state.next_due_start() <= state.now and state.starts_step("dispatch"):
+        dispatch_jobs(state, event)
+    state.at_step = "repair"
+    moves, done = state.plan.repair(state.now, settings.repair_slice, state.arrays)
+    if len(moves):
+        record_plan_moves(state, trigger, Cause.FREED, words, moves)
+        state.next_due = None
+    state.freed_by = ("", "") if done else (trigger, words)
+
+
+def _rank_and_dispatch(state: EngineState, event: str) -> None:
+    """Rank the jobs, every few minutes, and dispatch those that are due."""
+    if state.ranking.has_effect and next_rerank(state) <= state.now and state.starts_step("priorities"):
         rank_all(state, event)
     if state.next_due_start() <= state.now and state.starts_step("dispatch"):
         dispatch_jobs(state, event)
-    # 6. What components do when jobs were started.
-    for name, call in select_calls("settle")(state.parts):
-        if state.starts_step(name):
-            call(state, event)
-    if state.limits.lowered:
-        _follow_lowered_limits(state, event)
-    # 7. Publication of moved starts.
-    if settings.publish_starts and state.starts_step("published starts"):
-        write_attributes(state, event)
-    state.at_step = ""
 
 
 def _follow_lowered_limits(state: EngineState, event: str) -> None:
@@ -120,7 +134,7 @@ def _follow_lowered_limits(state: EngineState, event: str) -> None:
 
 def next_wake(state: EngineState) -> int | None:
     """Return when the engine must be called again without an event; None: not before the next event."""
-    now, settings = state.now, state.settings
+    now = state.now
     waits: set[str] = set()
     if state.skipped_steps:
         waits = {step for step, (until, _) in state.skipped_steps.items() if now < until}
@@ -138,39 +152,49 @@ def next_wake(state: EngineState) -> int | None:
                 return now
             moments.append(moment)
     if state.policy is None:
-        due = state.next_due_start()
-        if due < FOREVER:
-            attempt = max(due, next_start_attempt(state))
-            moments.append(due + state.lateness + 1 if state.halted else attempt)
-        if settings.backfill == "shortest" and "backfill" not in waits:
-            moments.append(next_backfill(state))
-        if "promises" not in waits:
-            moments.append(next_overdue_promise(state))
-        if state.capped and "limits of cost" not in waits:
-            moments.append(next_cost_check(state))
-        if settings.publish_starts:
-            moments.append(next_write(state))
-        rerank = next_rerank(state) if state.ranking.has_effect else None
-        if rerank is not None:
-            if rerank <= now and "priorities" not in waits:
-                return now
-            moments.append(rerank)
+        rerank = next_rerank(state) if state.ranking.has_effect else FOREVER
+        if rerank <= now and "priorities" not in waits:
+            return now
+        moments.append(rerank)
+        moments += _next_moments_of_plan(state, waits)
     elif state.queue:
-        attempt = next_start_attempt(state)
-        if attempt > now:
-            moments.append(attempt)
-        ready = state.plan.jobs.ready[np.fromiter(state.queue, np.int64, len(state.queue))]
-        ready = ready[ready > now]
-        if ready.shape[0]:
-            moments.append(int(ready.min()))
+        moments += _next_moments_of_queue(state)
     if state.ends:
         moments.append(state.ends[0][0])
     if state.down_since:
-        moments += [since + settings.node_grace for _, since in unexpectedly_down(state)]
+        moments += [since + state.settings.node_grace for _, since in unexpectedly_down(state)]
     if state.dispatched:
         moments += [void_after(state, state.records[job]) + 1 for job in state.dispatched]
     soonest = min(moments, default=FOREVER)
     return max(soonest, now + 1) if soonest < FOREVER else None
+
+
+def _next_moments_of_plan(state: EngineState, waits: Collection[str]) -> Iterator[int]:
+    """Yield when planned jobs need the engine next; steps in ``waits`` were skipped and wait."""
+    settings = state.settings
+    due = state.next_due_start()
+    if due < FOREVER:
+        attempt = max(due, next_start_attempt(state))
+        yield due + state.lateness + 1 if state.halted else attempt
+    if settings.backfill == "shortest" and "backfill" not in waits:
+        yield next_backfill(state)
+    if "promises" not in waits:
+        yield next_overdue_promise(state)
+    if state.capped and "limits of cost" not in waits:
+        yield next_cost_check(state)
+    if settings.publish_starts:
+        yield next_write(state)
+
+
+def _next_moments_of_queue(state: EngineState) -> Iterator[int]:
+    """Yield when queued jobs need the engine next under a queue policy."""
+    attempt = next_start_attempt(state)
+    if attempt > state.now:
+        yield attempt
+    ready = state.plan.jobs.ready[np.fromiter(state.queue, np.int64, len(state.queue))]
+    ready = ready[ready > state.now]
+    if ready.shape[0]:
+        yield int(ready.min())
 
 
 def find_absence(

@@ -8,6 +8,7 @@ from schedd.engine import Cause, Engine
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.rank.ranking import next_rerank
+from schedd.model import FOREVER
 from schedd.wire import PolicyChanged, QueueFacts
 from tests.engine.cluster import Cluster, T
 
@@ -187,7 +188,7 @@ def test_in_light_mode_a_job_keeps_the_priority_of_its_submission() -> None:
     assert starts(full, "234") == [31_000, 32_000, 30_000]
     assert ranks(light, "234") == [0, 0, 0]
     assert starts(light, "234") == [30_000, 31_000, 32_000]
-    assert next_rerank(light.engine.state) is None, "the planner is not even woken"
+    assert next_rerank(light.engine.state) == FOREVER, "the planner is not even woken"
     light.alter("3", priority=7)
     assert starts(light, "234") == [31_000, 30_000, 32_000]
 

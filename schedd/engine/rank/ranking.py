@@ -181,14 +181,15 @@ def _breaks_promises(state: EngineState, record: JobRecord) -> bool:
 # ---- all jobs, every few minutes ----------------------------------------------------------------
 
 
-def next_rerank(state: EngineState) -> int | None:
-    """Return when all ranks are next computed; None: not before the next event."""
+def next_rerank(state: EngineState) -> int:
+    """Return when all ranks are next computed; FOREVER: not before the next event."""
     if not state.ranking.has_effect or state.policy is not None or state.next_due_start() == FOREVER:
-        return None
+        return FOREVER
     ranks, weights = state.ranking, state.site.weights
     if ranks.in_progress:
         return state.now
-    return ranks.next_at if weights.mode == "full" or ranks.rerank_all or depends_on_demand(weights) else None
+    repeated = weights.mode == "full" or ranks.rerank_all or depends_on_demand(weights)
+    return ranks.next_at if repeated else FOREVER
 
 
 def rank_all(state: EngineState, event: str) -> None:
