@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, comb, exp, floor, log, sqrt
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -78,6 +78,15 @@ class StartEstimate:
     base: float  # logarithm of the wait behind P90
     p50_base: float | None = None
     """Logarithm of the wait behind P50; None: from a state that does not have it."""
+
+
+class EarlyHit(NamedTuple):
+    """Estimate of a job that has started before its P90, which is ahead."""
+
+    p90: int
+    band: int  # index of the band
+    issued_at: int = -1  # -1: counted at its start, by a version that did so
+    by_p50: bool = False
 
 
 @dataclass(slots=True)
@@ -153,11 +162,13 @@ class StartCalibration:
     )
     pending_p90: list[tuple[int, str]] = field(default_factory=list)
     """Heap of (P90, job) of the open estimates."""
-    early_hits: list[tuple[int, int]] = field(default_factory=list)
-    """Heap of (P90, index of the band) of started jobs with a P90 ahead."""
+    early_hits: list[EarlyHit] = field(default_factory=list)
+    """Heap by P90: hits that are not counted yet."""
     estimates: dict[str, StartEstimate] = field(default_factory=dict)
     recent_hits: deque[tuple[bool, bool]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
-    """For each of the latest outcomes: started by P50, started by P90."""
+    """For each of the latest outcomes: started by P50, started by P90. All of them are known when P90 has
+    passed: counted at their start, the hits of a new site would come hours before its misses.
+    """
     hit_counts: tuple[int, int] = (0, 0)  # numbers of true values in `recent_hits`
     period_hits: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_PERIODS))
     """For each of the latest periods: outcomes covered by P90, and all. Each period has the outcomes of
@@ -276,8 +287,10 @@ class StartCalibration:
         if issued.p50_base is not None:
             self.band(issued.p50_base).p50_errors.append(waited - issued.p50_base)
         if now <= issued.expected.p90:
-            heapq.heappush(self.early_hits, (issued.expected.p90, _band_index(issued.base)))
-            self._record_outcome((now <= issued.expected.p50, True), issued.issued_at, now)
+            hit = EarlyHit(
+                issued.expected.p90, _band_index(issued.base), issued.issued_at, now <= issued.expected.p50
+            )
+            heapq.heappush(self.early_hits, hit)
 
     def band(self, base: float) -> WaitBand:
         """Return the calibration of estimates with such a base."""
@@ -320,15 +333,18 @@ class StartCalibration:
         self.estimates.pop(job, None)
 
     def advance_clock(self, now: int) -> None:
-        """Count each estimate with a P90 before ``now`` as a miss, unless starts were halted meanwhile.
+        """Count each estimate with a P90 before ``now`` as a hit or a miss, unless starts were halted
+        meanwhile.
 
-        The small steps follow when P90 has passed, for hits as for misses. With steps at the starts, the hits
-        of a long queue come hours before its misses and make P90 earlier meanwhile.
+        Coverage and small steps follow when P90 has passed, for hits as for misses. At the starts, the hits
+        of a long queue would come hours before its misses, and make P90 earlier meanwhile.
         """
         self._drop_corrections()
-        while self.early_hits and self.early_hits[0][0] < now:
-            _, index = heapq.heappop(self.early_hits)
-            self.bands[index].move(-_STEP * _MISSES)
+        while self.early_hits and self.early_hits[0].p90 < now:
+            hit = heapq.heappop(self.early_hits)
+            self.bands[hit.band].move(-_STEP * _MISSES)
+            if hit.issued_at >= 0:
+                self._record_outcome((hit.by_p50, True), hit.issued_at, hit.p90)
         while self.pending_p90 and self.pending_p90[0][0] < now:
             moment, job = heapq.heappop(self.pending_p90)
             issued = self.estimates.get(job)
@@ -380,7 +396,7 @@ class StartCalibration:
         new = cls(
             tuple(WaitBand.load(band) for band in plain["bands"]),
             [(moment, job) for moment, job in plain["pending_p90"]],
-            [(moment, band) for moment, band in plain["early_hits"]],
+            [EarlyHit(*hit) for hit in plain["early_hits"]],
             {
                 job: StartEstimate(at, CalibratedStart(p50, p90), base, bases.get(job))
                 for job, at, p50, p90, base in plain["estimates"]
@@ -395,7 +411,7 @@ class StartCalibration:
         new.period_hits.extend((hits, among) for hits, among in periods)
         if len(new.bands) != len(_BAND_ENDS) + 1:
             raise ValueError(f"{len(new.bands)} bands of waits, {len(_BAND_ENDS) + 1} are expected")
-        if not all(band in range(len(new.bands)) for _, band in new.early_hits):
+        if not all(hit.band in range(len(new.bands)) for hit in new.early_hits):
             raise ValueError("hits of unknown bands of waits")
         for band, errors in zip(new.bands, plain["p50_errors"], strict=True):
             band.p50_errors.extend(errors)

@@ -43,6 +43,7 @@ def test_coverage_is_the_hit_rate_over_the_latest_300_outcomes() -> None:
         one.issue_estimate(str(i), 1000 * i, 1000 * i + 100, 1000 * i + 200, -1)
         p90 = one.estimates[str(i)].expected.p90
         one.record_start(str(i), p90 + 50 if i % 4 == 0 else 1000 * i + 100)
+    one.advance_clock(p90 + 1)
     assert len(one.recent_hits) == 300
     assert one.coverage == (0.75, 0.75)
     assert one.coverage == tuple(sum(part) / 300 for part in zip(*one.recent_hits, strict=True))
@@ -51,6 +52,26 @@ def test_coverage_is_the_hit_rate_over_the_latest_300_outcomes() -> None:
     for name in ("coverage", "recent_hits", "period_hits", "period_since"):
         assert getattr(again, name) == getattr(one, name)
     assert one.copy().coverage == one.coverage
+
+
+def test_hits_and_misses_count_when_their_p90_has_passed() -> None:
+    """Counted at their start, the first 60 of 100 jobs were hits: a coverage of 100 % that became 60 %."""
+    one = StartCalibration()
+    for i in range(100):
+        one.record_estimate(str(i), 0, CalibratedStart(100, 1000 + i), 1000, -1)
+    for i in range(60):
+        one.record_start(str(i), 50 + i)
+    one.advance_clock(900)
+    assert one.coverage == (0, 0)
+    again = StartCalibration.load(one.save())
+    again.advance_clock(1100)
+    assert (len(again.recent_hits), again.coverage) == (100, (0.51, 0.6))
+    assert list(again.period_hits) == [(60, 100)]
+    earlier = one.save()
+    earlier["early_hits"] = [[p90, band] for p90, band, *_ in earlier["early_hits"]]
+    of_earlier_version = StartCalibration.load(earlier)
+    of_earlier_version.advance_clock(1100)
+    assert of_earlier_version.coverage == (0, 0), "its hits were counted at their start"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +87,7 @@ def test_a_bias_is_told_from_chance_by_independent_periods(periods: int, hits: i
             one.record_estimate(name, at, CalibratedStart(at, at + (9 if period < hits else 3)), at, -1)
         for job in range(7):
             one.record_start(f"{period}.{job}", at + 5 + job % 3)
+    one.advance_clock(1000 * periods)
     assert list(one.period_hits) == [(7, 7)] * hits + [(0, 7)] * (periods - hits)
     assert one.find_p90_bias(0.8, 0.97) == (hits / periods if biased else None)
 

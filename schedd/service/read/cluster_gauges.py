@@ -44,7 +44,7 @@ class ClusterGauges(Collector):
         alerts = GaugeMetricFamily("schedd_alerts_open", "Alerts that are open", labels=["cluster", "kind"])
         covered = GaugeMetricFamily(
             "schedd_expected_coverage",
-            "Share of the latest jobs that started by their published P50 or P90 expected start",
+            "Share of the latest published expected starts with a past P90 whose job started by P50 or P90",
             labels=["cluster", "published", "percentile"],
         )
         halted_waits = CounterMetricFamily(

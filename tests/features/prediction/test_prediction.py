@@ -308,10 +308,10 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
         for i in range(count):
             issued = at if together else at + i
             late = (i + 1) * hits // count == i * hits // count
-            hours.record_estimate(
-                str(i), issued, CalibratedStart(issued, issued + (0 if late else 1)), at, -1
-            )
-            hours.record_start(str(i), at + 1 if together else issued + 1)
+            p90 = issued + together + (0 if late else 1)
+            hours.record_estimate(str(i), issued, CalibratedStart(issued, p90), at, -1)
+            hours.record_start(str(i), issued + together + 1)
+        hours.advance_clock(issued + 3)
 
     def opened() -> list[str]:
         return [one.kind for one in cluster.engine.state.alerts.values() if one.kind == "expected"]
@@ -320,7 +320,7 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
     assert hours.coverage[1] == 2 / 3
     cluster.at(1)
     assert cluster.alerts("expected") == [], "all of them may be late for one reason"
-    outcomes(now - 400, 120, 80)
+    outcomes(now - 400, 300, 200)
     cluster.at(100)
     (words,) = cluster.alerts("expected")
     assert words.startswith(
@@ -336,7 +336,7 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
     outcomes(now + 600, 300, 300, together=True)
     cluster.at(700)
     assert (hours.coverage[1], opened()) == (1, []), "all of them may be early for one reason"
-    outcomes(now + 800, 100, 100)
+    outcomes(now + 650, 300, 300)
     cluster.at(1000)
     assert cluster.alerts("expected")[-1].startswith("forecasts of starts are too cautious: 100 % of the")
 
