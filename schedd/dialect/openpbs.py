@@ -22,7 +22,7 @@ from schedd.dialect.topology import TOPOLOGY, parse_topology
 from schedd.dialect.units import parse_size, resembles_amount
 from schedd.model.request import Chunk, NodeSets, Place, Request
 from schedd.wire import NO_TYPES, ResourceTypes
-from schedd.wire.resources import is_adapter_amount
+from schedd.wire.resources import OWN_VNODE, is_adapter_amount
 
 _NOT_FOR_THE_PLAN: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
 """Resources that control how processes are started inside chunks."""
@@ -141,6 +141,8 @@ def parse_openpbs(
     placing = parse_place(span) if (span := requested.get("place")) is not None else usual
     requested.ignore({"nodect"})
     exclusive = placing.exclusive
+    if "excl" in placing.words and OWN_VNODE in generic:
+        requested.note("excl is planned as exclhost on hosts with several vnodes, which is stricter")
     if kinds:
         exclusive, chunks, note = shared_or_not(placing.words or _SAID[exclusive], chunks, kinds)
         if note:

@@ -102,3 +102,11 @@ def test_default_neednodes_restricts_every_chunk_to_the_queue(asked: dict[str, s
     assert not request.notes
     plain = parse_openpbs({**asked, "neednodes": "of_queue=fast"})  # a user's neednodes maps no queue
     assert not any(frozenset({"of_queue=fast"}) in chunk.features for chunk in plain.chunks)
+
+
+@pytest.mark.parametrize(("place", "noted"), [("excl", True), ("scatter:excl", True), ("exclhost", False)])
+def test_a_job_that_gets_whole_hosts_instead_of_vnodes_is_told(place: str, noted: bool) -> None:
+    words = "excl is planned as exclhost on hosts with several vnodes, which is stricter"
+    resources = {"select": "2:ncpus=4", "place": place}
+    assert parse_openpbs(resources).notes == ()
+    assert (words in parse_openpbs(resources, generic=("own_vnode",)).notes) == noted
