@@ -21,6 +21,7 @@ _ROUNDS: Final = 25
 _RATES: Final = "_per_s"
 _COUNTS: Final = "_calls"
 _PLAN: Final = ("add_us_mean", "repair_all_ms", "repair_slice_us_p99", "first_dispatch_ms", "fork_ms")
+_SNAPSHOT: Final = ("acknowledged", "planned", "killed", "stopped")
 _MACHINE: Final = "machine_us"
 _ENGINE: Final = (_MACHINE, "arrival_us_least", "idle_us_least", "arrival_calls", "idle_calls")
 BEGIN: Final = "<!-- figures -->"
@@ -79,10 +80,21 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, float]:
     if "repair_all_ms" in result:
         size = f"{result['jobs']} jobs, {result['nodes']} nodes"
         return {f"plan, {size}: {name}": result[name] for name in _PLAN}
+    if "scrape" in result:
+        what = f"reads, {result['load']['jobs']} jobs"
+        return {
+            f"{what}: reads_per_s": result["most"]["reads_per_s"],
+            f"{what}: read_ms_p99": result["most"]["wait"]["p99"],
+        }
+    if "snapshot_mib" in result:
+        load = result["load"]
+        what = f"snapshot, {load['nodes']} nodes, {load['jobs']} jobs"
+        return {f"{what}: {name}_s": result[name]["seconds"] for name in _SNAPSHOT}
     if "storm" in result and "searches" in result and "load" in result:
         load, storm = result["load"], result["storm"]
         database = load["database"].partition(":")[0] or "sqlite"
-        what = f"events, {load['jobs']} jobs, {database}"
+        rate = f"{load['rate']:g} a second" if load["rate"] else "all at once"
+        what = f"events, {load['jobs']} jobs, {database}, {rate}"
         return {
             f"{what}: events_per_s": storm["events_per_s"],
             f"{what}: processor_us": storm["processor_us"],
@@ -90,7 +102,7 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, float]:
         }
     if "imports" in result:
         return {f"import of {one['command']}: us_p50": one["us_p50"] for one in result["imports"]}
-    raise ValueError("not a result of bench engine, plan, events or imports")
+    raise ValueError("not a result of bench engine, plan, events, http, size or imports")
 
 
 def load_history(path: Path) -> list[Entry]:
@@ -141,16 +153,20 @@ def compare_table(before: Entry, now: Entry) -> Table:
 
 
 def history_lines(entries: Sequence[Entry]) -> list[str]:
-    """Return the table of the page: each figure in times of the machine's unit, by version."""
-    names = list(dict.fromkeys(name for one in entries for name in one.figures))
-    lines = [
-        f"| figure | {' | '.join(one.version for one in entries)} |",
-        f"|---|{'---:|' * len(entries)}",
-        f"| fixed calculation: machine_us | {' | '.join(f'{one.machine_us:,.0f}' for one in entries)} |",
-    ]
-    for name in names:
-        values = (one.figures.get(name) for one in entries)
-        lines.append(f"| {name} | {' | '.join('' if v is None else f'{v:,.0f}' for v in values)} |")
+    """Return the table of the page: each figure's first and last value in the unit of its name, their
+    versions, and the ratio of costs on a machine of equal speed.
+    """
+    lines = ["| figure | first | of | last | of | cost now by first |", "|---|---:|---|---:|---|---:|"]
+    for name in dict.fromkeys(name for one in entries for name in one.figures):
+        if name.endswith(_MACHINE):
+            continue
+        first, *_ = having = [one for one in entries if name in one.figures]
+        last = having[-1]
+        cells = [f"{first.figures[name]:,.6g}", first.version, "", "", ""]
+        if last is not first:
+            ratio = next((one.ratio for one in compare(first, last) if one.name == name), None)
+            cells[2:] = [f"{last.figures[name]:,.6g}", last.version, f"{ratio:.2f}" if ratio else ""]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
 

@@ -13,6 +13,7 @@ from research.benchmarks.history import (
     END,
     Entry,
     compare,
+    figures_of,
     history_lines,
     load_history,
     measure_machine,
@@ -82,6 +83,36 @@ def test_results_are_compared_with_the_last_entry_and_recorded(
     save_history(history, [entry, other])
     assert run(arguments) == 0
     assert "now by 0.1.0" in capsys.readouterr().out, "the later entry has none of these figures"
+
+
+def test_results_of_a_daemon_are_named_by_their_load() -> None:
+    load = {"nodes": 219, "jobs": 100, "rate": 500, "database": ""}
+    storm = {"events_per_s": 499.0, "processor_us": 900.0, "acknowledged": {"p99": 40.0}}
+    events = {"load": load, "storm": storm, "searches": {}}
+    assert figures_of(events)["events, 100 jobs, sqlite, 500 a second: acknowledged_ms_p99"] == 40.0
+    at_once = {**events, "load": {**load, "rate": 0, "database": "postgresql://x"}}
+    assert figures_of(at_once)["events, 100 jobs, postgresql, all at once: events_per_s"] == 499.0
+    reads = {**events, "scrape": {}, "most": {"reads_per_s": 2_500.0, "wait": {"p99": 6.0}}}
+    assert figures_of(reads) == {"reads, 100 jobs: reads_per_s": 2_500.0, "reads, 100 jobs: read_ms_p99": 6.0}
+    times = {name: {"seconds": 3.0} for name in ("acknowledged", "planned", "killed", "stopped")}
+    snapshot = figures_of({"load": load, "snapshot_mib": 1.0, **times})
+    assert snapshot["snapshot, 219 nodes, 100 jobs: planned_s"] == 3.0
+    assert len(snapshot) == 4
+
+
+@pytest.mark.parametrize(
+    ("figures", "row"),
+    [
+        (({"add_us": 10.0}, {"add_us": 5.0}), "| add_us | 10 | 1 | 5 | 2 | 0.25 |"),
+        (({"add_us": 10.0}, {}), "| add_us | 10 | 1 |  |  |  |"),
+        (({}, {"add_us": 10.0}), "| add_us | 10 | 2 |  |  |  |"),
+    ],
+)
+def test_page_shows_first_and_last_value_of_each_figure(
+    figures: tuple[dict[str, float], dict[str, float]], row: str
+) -> None:
+    first, last = figures
+    assert history_lines([Entry("1", 100.0, first), Entry("2", 200.0, last)])[2:] == [row]
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "no JSON", '{"costs": [{}], "jobs": 1}'])
