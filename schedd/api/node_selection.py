@@ -92,21 +92,21 @@ def _name_hundred(name: str) -> str:
 
 
 def fold_names(names: Iterable[str]) -> str:
-    """The names in natural order, consecutive numbers as a range: `gpu1, n[001-003,007]`.
+    """The names in natural order, consecutive numbers as a range: `gpu1, n[001-003,007]`, `node[8-12]`.
 
     `select_nodes` reads the result.
     """
-    groups: dict[tuple[str, str, int], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for name in sorted(names, key=natural_key):
         found = _LAST_NUMBER.fullmatch(name)
         if found is None:
-            groups[name, "", 0] = []
+            groups[name, ""] = []
             continue
         head, digits, tail = found.groups()
-        groups.setdefault((head, tail, len(digits)), []).append(digits)
+        groups.setdefault((head, tail), []).append(digits)
     return ", ".join(
         f"{head}{_fold_numbers(numbers)}{tail}" if numbers else head
-        for (head, tail, _), numbers in groups.items()
+        for (head, tail), numbers in groups.items()
     )
 
 
@@ -121,12 +121,12 @@ def name_nodes(names: Sequence[str], most: int = 6) -> str:
 
 
 def _fold_numbers(numbers: Sequence[str]) -> str:
-    """`[001-003,007]`, for numbers of equal width in order."""
+    """`[001-003,007]`, for numbers in order; a range has the zeros of its first number: `[08-12]`."""
     if len(numbers) == 1:
         return numbers[0]
     spans: list[list[str]] = []
     for digits in numbers:
-        if spans and int(digits) == int(spans[-1][-1]) + 1:
+        if spans and str(int(spans[-1][-1]) + 1).zfill(len(spans[-1][0])) == digits:
             spans[-1][1:] = [digits]
         else:
             spans.append([digits])

@@ -217,6 +217,7 @@ def _moves_figure() -> Any:
     moves = _column_source("moves", "time", "start")
     chart.step("time", "start", source=moves, name="moves", mode="after", line_width=2)
     chart.scatter("time", "start", source=moves, name="points", size=7)
+    chart.line("time", "start", source=_column_source("since", "time", "start"), name="since", line_width=2)
     chart.line(
         "time",
         "start",

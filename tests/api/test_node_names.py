@@ -18,7 +18,10 @@ from schedd.wire import NodeFacts
 def test_consecutive_numbers_are_a_range() -> None:
     assert fold_names(["n3", "n1", "n2", "n9", "gpu1", "login"]) == "gpu1, login, n[1-3,9]"
     assert fold_names([f"n{number:03}-ib" for number in range(1, 21)]) == "n[001-020]-ib"
-    assert fold_names(["n9", "n10"]) == "n9, n10"
+    assert fold_names(["n8", "n9", "n10", "n12"]) == "n[8-10,12]"
+    assert fold_names(["n08", "n9", "n10"]) == "n[08,9-10]"
+    assert fold_names(["n098", "n099", "n100"]) == "n[098-100]"
+    assert fold_names(["n99", "n0100"]) == "n[99,0100]"
     assert fold_names([]) == ""
 
 
@@ -61,6 +64,6 @@ def test_a_narrowed_search_finds_a_part_of_each_alternative() -> None:
 
 def test_many_nodes_are_named_in_brief() -> None:
     assert name_nodes(["n1", "n2"]) == "n1, n2"
-    assert name_nodes([f"n{i}" for i in range(901, 1001)]) == "n[901-999], n1000 (100 nodes)"
+    assert name_nodes([f"n{i}" for i in range(901, 1001)]) == "n[901-1000] (100 nodes)"
     scattered = [f"n{i * i:05}" for i in range(50)]
     assert name_nodes(scattered, 2) == "n00000, n00001 and 48 more"

@@ -113,6 +113,7 @@ def test_month_uses_the_readers_time_zone_and_the_url_remembers_it(
     expect(page.locator("#month")).to_have_text("December 2023")
     page.get_by_role("button", name="Month after").click()
     expect(page.get_by_role("button", name="Month after")).to_be_disabled()  # the last known one
+    expect(page.locator("#no-days")).to_be_hidden()
     page.get_by_role("button", name="today").click()
     assert page.url.endswith("calendar")
     page.locator("#days .window", has_text="backup").first.click()
@@ -145,6 +146,15 @@ def test_without_scripts_reservations_and_drained_nodes_are_listed(
     expect(page.locator("#all tbody tr")).to_contain_text("now, since Tue 14 Nov 2023 22:13 UTC")
     expect(page.locator("#now tbody tr")).to_contain_text("new disk")
     expect(page.locator("#days")).to_be_hidden()
+
+
+def test_only_an_empty_calendar_is_called_empty(open_window: Open, site: DashboardSite) -> None:
+    site.submit(make_reservation("far", MORNING + 40 * DAY, MORNING + 40 * DAY + HOUR, nodes=("n1",)))
+    page = open_window("reader").open_page("calendar")
+    expect(page.locator("#no-days")).to_be_visible()
+    site.submit(make_reservation("near", MORNING + 16 * DAY, MORNING + 16 * DAY + HOUR, nodes=("n1",)))
+    expect(page.locator("#days .outside .window")).to_have_count(1)  # in the first days of the next month
+    expect(page.locator("#no-days")).to_be_hidden()
 
 
 def test_phone_view_lists_only_days_with_entries(open_window: Open, site: DashboardSite) -> None:

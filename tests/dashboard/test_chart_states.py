@@ -97,7 +97,10 @@ def test_dragging_over_the_history_of_a_start_zooms(open_window: Open, site: Das
         site.submit(ended)
     planned = [one["id"] for one in site.get_json("/jobs?state=planned")["jobs"]]
     moved = [one for one in planned if len(site.get_json(f"/jobs/{one}/history")["changes"]) > 1]
-    check_zoom(open_window("reader").open_page(f"jobs/{moved[0]}"), "#chart")
+    page = open_window("reader").open_page(f"jobs/{moved[0]}")
+    check_zoom(page, "#chart")
+    line = f"((one) => (one.data_source ?? one).data.time[1])({figure_model('#chart', 'since')})"
+    page.wait_for_function(f"{line} >= {1_000 * site.clock.moment}")  # planned so until now
 
 
 def test_dragging_over_the_plan_metrics_zooms(open_window: Open, site: DashboardSite) -> None:

@@ -24,7 +24,7 @@ PAGES = (
 SIZES = {"monitor": (1440, 900), "tablet": (768, 1024), "phone": (390, 844)}
 TOO_WIDE = """() => [...document.querySelectorAll("main *")]
   .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1
-    && ["auto", "scroll"].includes(getComputedStyle(one).overflowX))
+    && (one.tagName === "TD" || ["auto", "scroll"].includes(getComputedStyle(one).overflowX)))
   .map((one) => `${one.ariaLabel || one.id || one.className}: ${one.scrollWidth} in ${one.clientWidth} px`)"""
 
 

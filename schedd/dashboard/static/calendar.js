@@ -106,6 +106,7 @@ function draw() {
   const some = [...days.keys()].some((day) => day >= from && day <= until);
   document.getElementById("no-days").hidden = some || !windows.length; // the list below says that there are none
   table.dataset.some = some ? "yes" : "";
+  document.getElementById("no-days").dataset.beside = days.size ? "yes" : "";
   before.disabled = month <= first;
   today.disabled = month === first;
   after.disabled = month >= last;

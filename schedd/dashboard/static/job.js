@@ -1,4 +1,4 @@
-// How one job's planned start moved, as a line.
+// How one job's planned start moved until now, as a line.
 
 import { Chart, colour, failed, shown } from "./charts.js";
 
@@ -17,15 +17,18 @@ function draw() {
   const time = found.map(([when]) => shown(when));
   const start = found.map(([, to]) => shown(to));
   chart.fill("moves", { time, start });
+  const planned = document.querySelector("#answer.planned") && document.querySelector("#pulse time");
+  const now = Math.max(planned ? shown(Date.parse(planned.dateTime)) : 0, time.at(-1) ?? 0);
+  chart.fill("since", time.length ? { time: [time.at(-1), now], start: [start.at(-1), start.at(-1)] } : { time: [], start: [] });
   const promised = Number(document.getElementById("history").dataset.promised) * 1000;
-  const line = promised && time.length ? { time: [time[0], time.at(-1)], start: [shown(promised), shown(promised)] } : { time: [], start: [] };
-  chart.span("x", time, LEAST_MS);
+  const line = promised && time.length ? { time: [time[0], now], start: [shown(promised), shown(promised)] } : { time: [], start: [] };
+  chart.span("x", [...time, now], LEAST_MS);
   chart.span("y", [...start, ...line.start], LEAST_MS);
   chart.fill("promise", line);
 }
 
 function dress() {
-  chart.glyph("moves").line_color = colour("link");
+  chart.glyph("moves").line_color = chart.glyph("since").line_color = colour("link");
   chart.glyph("points").setv({ fill_color: colour("link"), line_color: colour("card") });
   chart.glyph("promise").line_color = colour("bad");
 }
