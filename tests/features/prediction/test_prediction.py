@@ -305,6 +305,7 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
 
     def outcomes(at: int, count: int, hits: int, *, together: bool = False) -> None:
         """Outcomes of estimates that were issued together, or one after the other; hits are spread."""
+        issued = at
         for i in range(count):
             issued = at if together else at + i
             late = (i + 1) * hits // count == i * hits // count
