@@ -124,6 +124,17 @@ def test_jobs_that_hold_a_limit_are_its_blockers(jobs: list[tuple[int, int, int]
     check(plan, plan.add_job(Request((Chunk(cpus=1),)), 3, 0, {"licence": amount}), 0)
 
 
+def test_jobs_on_nodes_are_blockers_also_after_a_time_of_less_capacity() -> None:
+    plan = Plan([Node("a", 4), Node("b", 4)], 0)
+    plan.set_pool("licence", 4, 0)
+    plan.limit_pool("licence", 0, 9, -2, 0)
+    other = placed(plan, 0, 50, "a", cpus=1)
+    slot = plan.add_job(Request((Chunk(2, cpus=4),), Place.SCATTER), 3, 0, {"licence": 4})
+    found = check(plan, slot, 0)
+    assert (found.earliest, found.start) == (9, 50)
+    assert [item.slot for item in found.items] == [other]
+
+
 def placed(plan: Plan, start: int, duration: int, *nodes: str, cpus: int, mem: int = 0) -> int:
     """A job that holds all or some of the nodes."""
     request = Request((Chunk(len(nodes), cpus=cpus, mem=mem),), Place.SCATTER)

@@ -111,6 +111,7 @@ def _find_blockers(trial: _RemovalTrial, horizon: int) -> Blockers:
     trial.remove_exactly(found)
     earliest = trial.starts(begin + 1)
     if earliest < 0:  # a pool has reduced capacity for a while
+        trial.remove_exactly(())  # removed jobs are no candidates
         found = _candidates(fork, slot, begin, horizon)
         trial.remove_exactly(found)
         earliest = trial.starts(horizon)
