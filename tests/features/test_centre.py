@@ -27,6 +27,8 @@ GPUS = 4
 SLICES = 7
 HOUR = 3600
 MIN_RUN = 600
+GUESTS = "guests"
+"""Group that may use neither partition `accel` nor QOS `high`."""
 LIMITS = {"accel": 400, "user": 8192, "high": 2048}
 """Cpus of all jobs in `accel`, of a user's jobs, and of a user's with QOS `high`."""
 PROPERTIES = {"general": "cpu", "parallel": "ib", "accel": "gpu"}
@@ -96,10 +98,10 @@ class Centre(Cluster):
             before = len(self.decisions)
             for one in orders:
                 victim = self.server.jobs[one.job_id]
-                assert victim.queue != "urgent", victim
-                assert victim.resources.get("qos") != "high", victim
+                assert victim.queue != "urgent", f"targets of preemption: {victim}"
+                assert victim.resources.get("qos") != "high", f"targets of preemption: {victim}"
                 ran = self.server.now - (victim.started or 0)
-                assert ran >= MIN_RUN, victim
+                assert ran >= MIN_RUN, f"min_run: {victim.id} was preempted after {ran} s"
                 self.youngest = min(self.youngest, ran)
                 self.promised.pop(one.job_id, None)  # it gets a new one
                 done = PreemptionDone(
@@ -177,7 +179,9 @@ class Centre(Cluster):
             if one.event.start <= now < (one.event.end or now + 1)
         ]
         accel = inside = 0
+        nodes = self.server.nodes
         for job in jobs:
+            assert job.group != GUESTS, f"access to partition accel and QOS high: {job}"
             user, walltime = job.owner.partition("@")[0], int(job.resources["walltime"])
             size = sum(share.cpus for share in job.shares)
             by_user[user] += size
@@ -185,7 +189,8 @@ class Centre(Cluster):
             accel += size if partition == "accel" else 0
             if partition is not None:
                 wanted = PROPERTIES[partition]
-                assert all(wanted in self.server.nodes[share.node].properties for share in job.shares), job
+                outside_it = [one.node for one in job.shares if wanted not in nodes[one.node].properties]
+                assert not outside_it, f"partition {partition}: {job.id} runs on {outside_it}"
             inside += size if job.account == "course" else 0
             each = int(job.resources.get("gres", ":0").partition(":")[2])
             if job.resources.get("qos") == "high":
@@ -204,18 +209,24 @@ class Centre(Cluster):
                     for share in job.shares:
                         outside[one.event.name, share.node] += share.cpus
         self.reserved |= {one.event.name.partition("@")[0] for one in reservations}
-        nodes = self.server.nodes
-        assert all(amount <= CORES for amount in cpus.values())
-        assert all(amount <= nodes[name].gpus for name, amount in gpus.items())
-        assert all(amount <= nodes[name].resources.get("mig_1g10gb", 0) for name, amount in slices.items())
-        most = {"accel": accel, "user": max(by_user.values(), default=0)}
-        most["high"] = max(by_high_user.values(), default=0)
-        for what, amount in most.items():
-            assert amount <= LIMITS[what], what
+        assert max(cpus.values(), default=0) <= CORES, f"cores of a node: {cpus.most_common(3)}"
+        for what, used, most in (
+            ("gpus", gpus, {name: node.gpus for name, node in nodes.items()}),
+            ("slices", slices, {name: node.resources.get("mig_1g10gb", 0) for name, node in nodes.items()}),
+        ):
+            beyond = {name: amount for name, amount in used.items() if amount > most[name]}
+            assert not beyond, f"{what} of nodes: {beyond}"
+        held = {"accel": accel, "user": max(by_user.values(), default=0)}
+        held["high"] = max(by_high_user.values(), default=0)
+        for what, amount in held.items():
+            assert amount <= LIMITS[what], f"limit of {what}: {amount} cpus"
             self.peaks[what] = max(self.peaks[what], amount)
         for one in reservations:
             for name in one.names:
-                assert outside[one.event.name, name] <= CORES - one.event.cores, (one.event.name, name)
+                taken = outside[one.event.name, name]
+                assert taken <= CORES - one.event.cores, (
+                    f"reserved cores of {one.event.name}: {taken} of {name}"
+                )
         self.peaks["cpus"] = max(self.peaks["cpus"], sum(cpus.values()))
         self.peaks["course"] = max(self.peaks["course"], inside)
         self.peaks["slices"] = max(self.peaks["slices"], sum(slices.values()))
@@ -275,6 +286,14 @@ def test_a_whole_centre_keeps_its_limits_and_explains_each_start() -> None:
     rng = random.Random(41)
     centre = Centre(configured_site())
     explained, number = 0, 0
+    for resource, name, reason in (
+        ("partition", "accel", "partition accel is not open to the job"),
+        ("qos", "high", "it requests QOS high, which neither user guy, group guests"),
+    ):
+        more: dict[str, Any] = {"group": GUESTS, "resources": {resource: name}}
+        centre.submit(f"guest-{name}", "1:ppn=1", HOUR, owner="guy@login", **more)
+        answer = centre.view(f"guest-{name}").requirement
+        assert answer.startswith(reason), f"access to {resource} {name}: {answer}"
     for step in range(11):
         for _ in range(16 if step < 8 else 0):
             number += 1
@@ -284,12 +303,12 @@ def test_a_whole_centre_keeps_its_limits_and_explains_each_start() -> None:
             for node in range(1, 301):
                 centre.node(f"n{node}", state="down" if step == 4 else "up")
         centre.at((step + 1) * HOUR)
+    assert preemption_state(centre.engine.state).count > 2, "urgent jobs preempt"
     kinds = {one.job_id.rstrip("0123456789") for one in centre.decisions if isinstance(one, Run)}
     assert {one.cause for one in centre.broken} == {Cause.NODE_LOST}
     assert kinds == set(KINDS)
     assert explained > 50
     assert centre.reserved == {"course", "short"}
-    assert preemption_state(centre.engine.state).count > 2
     assert centre.youngest < 2 * HOUR, "min_run protects only young runs"
     assert centre.peaks["cpus"] > 0.9 * CORES * 1000, "the limits matter only on a full cluster"
     assert min(centre.peaks["slices"], centre.peaks["course"]) > 0
