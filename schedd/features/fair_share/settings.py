@@ -6,12 +6,12 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from schedd.dialect.accounting_files import log_fault
 from schedd.features.fair_share.tree import ShareTree
 from schedd.policy.expressions import parse_formula
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.policy.protocol import FAIR_SHARE_TERMS
 from schedd.wire.section import Name
-from schedd.wire.toml_files import path_fault
 
 _Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
@@ -68,7 +68,7 @@ def _advise(site: Mapping[str, Any]) -> Iterator[str]:
         return
     if own.get("enabled", True) and (why := _unused_reason(site)):
         yield f"fair_share: {why}"
-    if (logs := own.get("accounting")) and (fault := path_fault(Path(logs))):
+    if (logs := own.get("accounting")) and (fault := log_fault(Path(logs))):
         yield f"fair_share.accounting: {logs}: {fault}; earlier use will not count"
 
 

@@ -6,10 +6,10 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from schedd.dialect.accounting_files import log_fault
 from schedd.policy.feature_settings import FeatureFields
 from schedd.policy.site_tables import QueueName
 from schedd.wire.section import Section
-from schedd.wire.toml_files import path_fault
 
 
 class PredictionSettings(Section):
@@ -40,7 +40,7 @@ def prediction_settings(settings: Section) -> PredictionSettings:
 
 def _advice(settings: PredictionSettings) -> Iterator[str]:
     logs = settings.predict_from if settings.predict else None
-    if logs and (fault := path_fault(Path(logs))):
+    if logs and (fault := log_fault(Path(logs))):
         yield f"predict_from: {logs}: {fault}; run times of earlier jobs are not learned"
 
 

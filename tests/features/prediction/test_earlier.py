@@ -86,7 +86,7 @@ def test_runs_without_walltime_are_skipped(tmp_path: Path) -> None:
     )
     with capture_logs() as said:
         assert learn_past_runs(log, queue_predict={"debug": False}).ends == 2
-    assert said[0]["malformed"] == 1
+    assert [one["malformed"] for one in said if "malformed" in one] == [1]
     with capture_logs() as said:
         assert learn_past_runs(tmp_path / "none").ends == 0
     assert "an accounting log cannot be read" in str(said)
