@@ -53,6 +53,8 @@ def _plain_figure(**options: Any) -> Any:
         min_border_right=12,
         min_border_top=6,
         outline_line_color=None,
+        background_fill_color=None,  # the page's colour is behind it, in both themes
+        border_fill_color=None,
         **options,
     )
     found.xaxis.formatter = _time_axis()

@@ -77,10 +77,9 @@ export class Chart {
   }
 
   dress() {
-    const [card, soft, line, ink] = ["card", "soft", "line", "ink"].map(colour);
+    const [soft, line, ink] = ["soft", "line", "ink"].map(colour);
     const font = getComputedStyle(document.body).fontFamily;
     for (const model of this.models) {
-      if (model.type === "Figure") model.setv({ background_fill_color: card, border_fill_color: card });
       if (model.type.endsWith("Axis")) {
         model.setv({ major_label_text_color: soft, axis_label_text_color: soft, major_label_text_font: font });
       }

@@ -413,6 +413,34 @@ def test_job_shorter_than_a_cell_is_still_drawn() -> None:
     assert shown.splitlines()[2] == "n1 .A.................."
 
 
+def make_bar(number: int, first: int, last: int, end: int) -> Any:
+    bar: Any = JsonObject(job=str(number), owner="a@b", queue="q", state="planned", start=0, end=end)
+    bar["nodes"] = [JsonObject(node=f"n{i}", cpus=1, mem=0, gpus=0) for i in range(first, last + 1)]
+    return bar
+
+
+def test_neighbours_with_equal_lines_share_one_on_a_large_cluster() -> None:
+    names = [*(f"n{i}" for i in range(1, 100)), "login"]
+    nodes: list[Any] = [JsonObject(name=name, state="up") for name in names]
+    bars = [make_bar(1, 8, 12, 1000), make_bar(2, 14, 14, 1000)]
+    lines = chart(bars, nodes, 0, 1000, 24).splitlines()[2:9]
+    assert [line.split()[0] for line in lines[:6]] == ["n1-7", "n8-12", "n13", "n14", "n15-99", "login"]
+    assert [line.split()[1][0] for line in lines[:6]] == [".", "A", ".", "B", ".", "."]
+    assert lines[6] == ""
+    assert len(chart(bars, nodes[:50], 0, 1000, 24).splitlines()) == 2 + 50 + 4, "fewer nodes fit a screen"
+
+
+def test_letters_go_to_the_jobs_with_the_most_node_hours() -> None:
+    nodes: list[Any] = [JsonObject(name=f"n{i}", state="up") for i in range(1, 70)]
+    bars = [make_bar(i, i, i, 100 if i <= 8 else 1000) for i in range(1, 70)]
+    rows = [line.split() for line in chart(bars, nodes, 0, 1000, 40).splitlines()[2:64]]
+    assert rows[0][0] == "n1-8"
+    assert rows[0][1].rstrip(".") == "****", "small jobs are left without a letter"
+    assert rows[1][1] == "A" * len(rows[1][1])
+    assert len({cells[0] for _, cells in rows[1:]}) == 61
+    assert not any("x" in cells for _, cells in rows), "that is a node that is down"
+
+
 def test_objectives_are_shown(run: Run) -> None:
     code, out, _ = run("objectives")
     assert code == 0
