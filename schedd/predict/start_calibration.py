@@ -1,11 +1,12 @@
 """Calibration of expected starts.
 
-A plan with predicted run times does not know jobs that arrive later and start earlier. P90 is therefore based
-on the mean (of log waits) of the planned start by walltimes and the 90th percentile of the samples. It is
-corrected by conformal prediction over the latest outcomes and by small steps after each hit and miss (Gibbs
-and Candès 2021). Both are factors on the wait, and are learned apart for short and long waits: where near
-jobs start minutes late, the factor of these would move P90 of long waits by days. Until there are enough
-outcomes for a correction, P90 is no earlier than the planned start by walltimes.
+A plan with predicted run times does not know jobs that arrive later and start earlier. P90 is therefore the
+90th percentile of the samples, corrected by conformal prediction over the latest outcomes and by small steps
+after each hit and miss (Gibbs and Candès 2021). Both are factors on the wait, and are learned apart for short
+and long waits: where near jobs start minutes late, the factor of these would move P90 of long waits by days;
+that of waits of hours makes P90 of a day ahead as early as P50. Until there are enough outcomes for a
+correction, P90 is no earlier than the planned start by walltimes. Later it does not depend on this start: how
+far that is beyond the samples follows the length of the wait rather than its uncertainty.
 
 P50 is the median of the samples. Where it covers fewer than 48 or more than 56 % of the jobs, it is moved as
 far as these bounds. In both corrections, jobs that still wait count with their wait so far (Kaplan and Meier
@@ -57,8 +58,13 @@ _PRIOR_SHARED: Final = 0.2
 """Standard deviation of the error that the jobs of one period share, before periods are known."""
 _PRIOR_PERIODS: Final = 2  # weight of this prior: as much as two observed periods
 _CHANCE: Final = 0.01  # probability below which a deviation of P90's coverage is not attributed to chance
-_BAND_ENDS: Final = tuple(log(seconds + _FLOOR) for seconds in (600, 3_600, 6 * 3_600))
-"""Upper bases of the bands of waits: 10 minutes, an hour, 6 hours."""
+_BAND_ENDS: Final = tuple(log(seconds + _FLOOR) for seconds in (600, 3_600, 6 * 3_600, 24 * 3_600))
+"""Upper bases of the bands of waits: 10 minutes, an hour, 6 hours, a day."""
+_LAST_P50_BAND: Final = 3
+"""The correction of P50 has one band for all waits of more than 6 hours: with fewer outcomes in each it comes
+later, and P50 a day ahead is too early meanwhile.
+"""
+_EARLIER_BANDS: Final = 4  # of states in which errors of P90 had another base
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +291,7 @@ class StartCalibration:
         waited = log(now - issued.issued_at + _FLOOR)
         band.add_error(waited - issued.base, issued.issued_at, now)
         if issued.p50_base is not None:
-            self.band(issued.p50_base).p50_errors.append(waited - issued.p50_base)
+            self.bands[_p50_band_index(issued.p50_base)].p50_errors.append(waited - issued.p50_base)
         if now <= issued.expected.p90:
             hit = EarlyHit(
                 issued.expected.p90, _band_index(issued.base), issued.issued_at, now <= issued.expected.p50
@@ -298,7 +304,7 @@ class StartCalibration:
 
     def _find_correction(self, base: float, now: int, *, p90: bool) -> float:
         """Return the correction of P90, or else of P50: of the logarithm of a wait with such a base."""
-        index = _band_index(base)
+        index = _band_index(base) if p90 else _p50_band_index(base)
         found = self._corrections.get((index, p90))
         if found is None:
             waiting = self._waiting_errors(now)[index][p90]
@@ -316,7 +322,7 @@ class StartCalibration:
                 waited = log(max(now - one.issued_at, 0) + _FLOOR)
                 still[_band_index(one.base)][1].append(waited - one.base)
                 if one.p50_base is not None:
-                    still[_band_index(one.p50_base)][0].append(waited - one.p50_base)
+                    still[_p50_band_index(one.p50_base)][0].append(waited - one.p50_base)
             self._waiting = still
         return self._waiting
 
@@ -392,6 +398,8 @@ class StartCalibration:
     @classmethod
     def load(cls, plain: Mapping[str, Any]) -> "StartCalibration":
         """Restore from the result of ``save``. Raises KeyError, TypeError or ValueError for other input."""
+        if len(plain["bands"]) == _EARLIER_BANDS:
+            plain = _without_p90(plain)
         bases = plain["p50_bases"]
         new = cls(
             tuple(WaitBand.load(band) for band in plain["bands"]),
@@ -420,6 +428,18 @@ class StartCalibration:
 
 def _band_index(base: float) -> int:
     return bisect_left(_BAND_ENDS, base)
+
+
+def _p50_band_index(base: float) -> int:
+    return min(_band_index(base), _LAST_P50_BAND)
+
+
+def _without_p90(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a saved state of an earlier version without open estimates and what P90 was corrected by."""
+    bands = [band.save() for band in StartCalibration().bands]
+    p50_errors = [*plain["p50_errors"], *([] for _ in bands[_EARLIER_BANDS:])]
+    nothing: Mapping[str, Any] = {"pending_p90": [], "early_hits": [], "estimates": [], "p50_bases": {}}
+    return {**plain, **nothing, "bands": bands, "p50_errors": p50_errors}
 
 
 def _binomial_tail(count: int, share: float, least: int) -> float:
@@ -483,6 +503,5 @@ def _p50_base(now: int, predicted: int, delay: Delay) -> float:
 
 
 def _base(now: int, planned: int, late: int, delay: Delay) -> float:
-    least = _FLOOR + delay.p90
-    by_plan = log(max(planned - now, 0) + least)
-    return (by_plan + log(max(late - now, 0) + least)) / 2 if late >= 0 else by_plan
+    start = late if late >= 0 else planned
+    return log(max(start - now, 0) + _FLOOR + delay.p90)

@@ -229,7 +229,7 @@ def test_calibration_uses_the_published_p90_of_the_samples() -> None:
     )
     cluster.send(StartsExpected(id="x", time=now, jobs=told))
     kept = cluster.outlook.calibrations["submission"].estimates
-    assert kept["b"].base == pytest.approx(math.log(6_000 * 1_000) / 2)
+    assert kept["b"].base == pytest.approx(math.log(1_000))
     assert kept["c"].base == pytest.approx(math.log(6_000))
 
 
