@@ -423,6 +423,8 @@ def test_a_login_to_the_page_ends_with_its_token_and_at_logout(harness: Federati
     visitor = TestClient(harness.app, base_url="http://fed")
     page = visitor.post("/login", data={"token": "token-of-ann@org"}).text
     assert "No open jobs" in page
+    assert "Without a cluster" not in page, "no numbers of jobs where there are none"
+    assert "0 of the federation" not in page
     assert "No open jobs" in visitor.post("/logout", data={"csrf": "wrong"}).text
     (csrf,) = set(re.findall(r'name="csrf" value="([^"]+)"', page))
     assert "Log in</a> to see jobs" in visitor.post("/logout", data={"csrf": csrf}).text
