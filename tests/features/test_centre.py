@@ -294,6 +294,9 @@ def test_a_whole_centre_keeps_its_limits_and_explains_each_start() -> None:
         centre.submit(f"guest-{name}", "1:ppn=1", HOUR, owner="guy@login", **more)
         answer = centre.view(f"guest-{name}").requirement
         assert answer.startswith(reason), f"access to {resource} {name}: {answer}"
+    for number in range(3):  # their cores fit on one node, their slices on three
+        slices = {"gres": f"mig_1g10gb:{SLICES // 2 + 1}"}
+        centre.submit(f"slice{number}", "1:ppn=2", HOUR, owner="fay@login", group="physics", resources=slices)
     for step in range(11):
         for _ in range(16 if step < 8 else 0):
             number += 1
