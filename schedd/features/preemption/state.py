@@ -234,6 +234,9 @@ def published_preemptions(state: EngineState) -> PublishedPreemptions:
     if idle and not any((*known, part.waited_s, part.displaced)):
         return _NONE
     by_victim = {victim.job: one for one in part.planned.values() for victim in one.victims}
+    # Without the runs that go on, long ones would count only if they are preempted.
+    present_s = len(part.counted) * state.now - sum(part.counted.values())
+    exposed_s = part.exposed_s + max(0, present_s)
     return PublishedPreemptions(
         dict(part.planned),
         by_victim,
@@ -243,7 +246,7 @@ def published_preemptions(state: EngineState) -> PublishedPreemptions:
         dict(part.suspended),
         part.count,
         part.lost,
-        part.exposed_runs / part.exposed_s if part.exposed_s >= LEAST_EXPOSURE_S else 0.0,
+        part.exposed_runs / exposed_s if exposed_s >= LEAST_EXPOSURE_S else 0.0,
         return_delay=round(part.returns_s / part.returns) if part.returns else 0,
         displaced_rate=part.displaced / part.waited_s if part.waited_s >= LEAST_EXPOSURE_S else 0.0,
         displaced_delay=round(part.displaced_s / part.displaced) if part.displaced else 0,

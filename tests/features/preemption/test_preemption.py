@@ -691,8 +691,9 @@ def test_running_jobs_show_their_risk_of_preemption_by_the_past_rate() -> None:
     (order,) = cluster.orders()
     cluster.at(41_200)
     (risk,) = [note for note in cluster.view("more0").notes if "risk" in note]
-    # One preemption in 3 * 40,000 + 1,000 s of running, and 48,800 s to go: 1 - exp(-0.40).
-    assert risk == "its risk of being preempted before its end is 33 %, by the rate of the past week"
+    # One preemption in 3 * 40,000 + 1,000 s of ended runs and 3 * 1,200 s of others, and 48,800 s to go:
+    # 1 - exp(-0.39).
+    assert risk == "its risk of being preempted before its end is 32 %, by the rate of the past week"
     assert order.job_id not in ("now", "more0")
 
 

@@ -11,7 +11,7 @@ from schedd.features.prediction.expected_starts import (
 )
 from schedd.features.prediction.run_times import expected_end
 from schedd.features.preemption.risks import delay_risk
-from schedd.features.preemption.state import preemption_state
+from schedd.features.preemption.state import PublishedPreemptions, preemption_state
 from tests.features.preemption.test_preemption import PreemptingCluster
 
 DAY = 86_400
@@ -97,6 +97,21 @@ def test_forecast_of_an_end_includes_the_risk_of_a_preemption() -> None:
         found.append(forecast.probability(record.run.started + DAY, 0.0))
     assert found[0] == 1, f"no job {RUNS_PAST_WALLTIME}"
     assert found[1] < 1, "a preempted one does its work again"
+
+
+def test_runs_that_go_on_count_in_the_rate_of_preemptions() -> None:
+    cluster = PreemptingCluster(nodes=4, min_run=0, more={"slack": 10 * DAY})
+    for number in range(3):
+        cluster.submit(f"long{number}", "1:ppn=4", 10 * DAY)
+    cluster.submit("short", "1:ppn=4", 5_000)
+    cluster.at(1_000)
+    cluster.submit("now", "1:ppn=4", 2_000, queue="urgent")
+    cluster.at(2 * DAY)
+    part = preemption_state(cluster.engine.state)
+    assert part.exposed_s < DAY, "the runs that ended would not be enough"
+    rate = publish_snapshot(cluster.engine.state).part(PublishedPreemptions).rate
+    ran = 3 * 2 * DAY + part.exposed_s
+    assert abs(rate / (part.exposed_runs / ran) - 1) < 0.01
 
 
 def test_risks_survive_a_checkpoint() -> None:
