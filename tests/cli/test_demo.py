@@ -593,6 +593,7 @@ def test_durations_are_written_shortly(seconds: int, text: str) -> None:
     [
         (("--nodes", "1000", "--jobs", "800", "--speed", "10"), 1_800),  # at 1, 27 jobs an hour come
         (("--nodes", "1000", "--jobs", "800"), 900),  # at the pace that the demo chooses
+        (("--nodes", "1000", "--jobs", "800", "--speed", "20"), 900),
         (("--nodes", "1000", "--jobs", "800", "--speed", "60"), 900),
         (("--nodes", "100", "--jobs", "120", "--speed", "30"), 1_800),  # 900 s at 20: 71 to 83 forecasts
         (("--speed", "60"), 600),
@@ -601,7 +602,9 @@ def test_durations_are_written_shortly(seconds: int, text: str) -> None:
 def test_forecasts_of_a_running_demo_come_true(
     options: tuple[str, ...], seconds: int, tmp_path: Path
 ) -> None:
-    """Of the forecasts at submission about half start by P50 and nine tenths by P90; no promise is broken."""
+    """About half of the jobs start by P50 and nine tenths by P90, also of the forecasts at half of the wait
+    and an hour ahead, where enough are decided; no promise is broken.
+    """
     text = tmp_path / "output"
     with text.open("w") as output:
         words = ("schedd.cli.main", "demo", "--port", "0", *options)
@@ -619,8 +622,12 @@ def test_forecasts_of_a_running_demo_come_true(
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(WAIT_S)
-    figures = next(one["figures"] for one in found["expected"] if one["lead"] is None)
-    assert figures["count"] >= 100
-    found = Coverage(figures["p50_coverage"], figures["count"], figures["p90_coverage"], figures["count"])
-    assert (found.p50_holds, found.p90_holds) == (True, True), found
+    figures = {one["kind"]: one["figures"] for one in found["expected"] if one["lead"] is None}
+    assert figures["submission"]["count"] >= 100
+    covered = {
+        kind: Coverage(one["p50_coverage"], one["count"], one["p90_coverage"], one["count"])
+        for kind, one in figures.items()
+        if one["count"] >= 100
+    }
+    assert {kind: one for kind, one in covered.items() if not (one.p50_holds and one.p90_holds)} == {}
     assert (cluster["breaches"], cluster["alerts"]) == (0, 0)
