@@ -99,6 +99,7 @@ def test_a_held_job_has_neither_start_nor_promise_until_it_is_released() -> None
         ({"state": "H", "holds": "u", "depend": "beforeok:9"}, "hold", "a user hold"),
         ({"state": "W"}, "hold", "the server, which keeps it in state W"),
         ({"state": "T"}, "server", "the server, which keeps it in state T"),
+        ({"state": "T", "holds": "u"}, "server", "the server, which keeps it in state T"),
         ({"queue": "off"}, "queue", "queue off, which is stopped"),
     ],
 )

@@ -391,6 +391,8 @@ def waiting_reasons(facts: JobFacts, stopped: str) -> list[tuple[str, str]]:
     may be planned.
     """
     found: list[tuple[str, str]] = []
+    if facts.state == "T":  # a release of its holds does not end this
+        found.append(("server", "the server, which keeps it in state T"))
     holds = holds_in(facts.holds)
     if (facts.state == "H" or holds) and not slot_limited(facts):
         if depend := own_conditions(facts.depend):  # it is a system hold for the server, which lifts it
@@ -401,8 +403,8 @@ def waiting_reasons(facts: JobFacts, stopped: str) -> list[tuple[str, str]]:
             found.append(("hold", Hold.OTHER.value))
     if facts.state == "W" and facts.not_before is None:
         found.append(("hold", "the server, which keeps it in state W"))
-    if facts.state in ("T", "S"):
-        found.append(("server", f"the server, which keeps it in state {facts.state}"))
+    if facts.state == "S":
+        found.append(("server", "the server, which keeps it in state S"))
     if stopped:
         found.append(("queue", f"queue {facts.queue}, {stopped}"))
     return found
