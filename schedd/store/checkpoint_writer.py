@@ -137,10 +137,6 @@ class CheckpointWriter:
         finally:
             self._abandoned.clear()
 
-    def pause(self, seconds: float) -> bool:
-        """Sleep in the writer's thread; return True at once if a caller waits for the checkpoint."""
-        return self._caller_waits.wait(seconds)
-
     def close(self) -> None:
         """Wait for the current checkpoint, without further pauses."""
         self._caller_waits.set()

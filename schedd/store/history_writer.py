@@ -37,7 +37,7 @@ from schedd.wire.snapshot_json import JsonReader, read_jobs
 
 Row = dict[str, Any]
 # Other writers wait during a transaction, which takes about 10 ms on a busy machine.
-_SLICE = 50  # events per transaction
+_SLICE = 100  # events per transaction
 _JOBS = 100  # jobs of a server snapshot per transaction
 _ESTIMATES = 250  # expected starts per transaction; an event may have thousands
 _RUNNING_STATES = ("R", "E", "S")
@@ -94,8 +94,8 @@ class HistoryWriter:
     database: Database
     cluster: int
 
-    def steps(self) -> Iterator[None]:
-        """Record the events of the log, one short transaction per step.
+    def steps(self) -> Iterator[int]:
+        """Record the events of the log, one short transaction per step; yield the last recorded event.
 
         The first step that finds fewer events than a transaction takes is the last. What arrives meanwhile is
         left to the next call: a transaction for every few events would slow down the planner.
@@ -107,17 +107,21 @@ class HistoryWriter:
                 rows = event_log.rows_after(connection, self.cluster, after, _SLICE)
             if not rows:
                 return
-            last = False
+            last, recorded = False, after
             try:
                 if rows[0].type == "snapshot":
-                    yield from self._record_snapshot(rows[0])
+                    for _ in self._record_snapshot(rows[0]):
+                        yield after
+                    recorded = rows[0].number
                 else:
                     before_snapshot = list(takewhile(lambda row: row.type != "snapshot", rows))
-                    yield from self._record_events(before_snapshot)
+                    for _ in self._record_events(before_snapshot):
+                        yield after
+                    recorded = before_snapshot[-1].number
                     last = len(before_snapshot) == len(rows) < _SLICE
             except _Replaced:
                 pass
-            yield
+            yield recorded
             if last:
                 return
 

@@ -6,15 +6,15 @@ call with the same arguments before any other; the engine waits meanwhile. An ev
 ``sync_events``: one sync covers the events and their decisions.
 """
 
-import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
 from schedd.store.checkpoint_writer import CheckpointWriter, FrozenContent
-from schedd.store.errors import LeaseExpired, NotLeader, StoreError
+from schedd.store.errors import LeaseExpired, StoreError
+from schedd.store.history_recorder import HistoryRecorder
 from schedd.store.leadership import Leadership
 from schedd.store.log_watermark import LogWatermark, LogWatermarkFile
 from schedd.store.records import EventBatch, LogPosition, Promise, PromiseBreach, RetentionLimits
@@ -23,22 +23,20 @@ from schedd.wire import Decision, Event
 
 _DELIVERIES = 200_000
 _PENDING = 1_000
-_MAX_TRANSACTIONS = 100
-"""Maximum number of history transactions per checkpoint, and of a purge; most have 50 to 500 rows."""
-_PURGE_INTERVAL_S = 60.0  # rows are kept for days, and a look at the oldest of each table costs 30 ms
-_HISTORY_INTERVAL_S = 60.0
-"""Time between two updates of the history while a large cluster is busy: they take the interpreter lock from
-the engine, and the next checkpoint waits for them."""
-_MIN_PAUSE_S = 0.02
-_PAUSE_FACTOR = 4  # pause = factor * processor time of the last transaction
-_NO_MORE = object()
 
 
 class BatchJournal(Protocol):
     """The journal of one cluster."""
 
-    history_error: Exception | None
-    """Why the history was last not updated, or expired rows were not deleted; None if all of it worked."""
+    @property
+    def history_error(self) -> Exception | None:
+        """Why the history was last not recorded, or expired rows were not deleted; None: no error."""
+        ...
+
+    @property
+    def history_events_behind(self) -> int:
+        """Number of stored events that the history does not include yet."""
+        ...
 
     def use_settings(self, settings: str) -> None:
         """Record these settings (JSON) with the next batch; the engine works with them from then on."""
@@ -105,6 +103,7 @@ class MemoryJournal:
     """A journal without persistence, for replays and trials."""
 
     history_error: Exception | None = None
+    history_events_behind = 0
 
     def __init__(self) -> None:
         self._tail = LogPosition()
@@ -170,8 +169,7 @@ class DurableJournal:
     """The journal of one cluster in a store.
 
     Checkpoints are written at most every ``every`` seconds, by a thread of its own; see CheckpointWriter.
-    After each one, that thread updates the history of jobs and nodes (while a large cluster is busy, once a
-    minute); once a minute it deletes expired rows.
+    After each one, the history of jobs and nodes is recorded; see HistoryRecorder.
     """
 
     def __init__(
@@ -187,7 +185,6 @@ class DurableJournal:
     ) -> None:
         self._store = store
         self._lead = lead
-        self._limits = limits or RetentionLimits()
         self.cluster = store.register_cluster(cluster, now)
         self._tail = store.last_position(self.cluster)
         self._pending: list[EventBatch] = []
@@ -198,10 +195,17 @@ class DurableJournal:
         self._mark = mark
         self._digest_position = LogPosition(), b""
         self._decided = int(store.last_decision(self.cluster)[1:] or 0)
-        self._noting: Iterator[None] | None = None
-        self.history_error: Exception | None = None  # the thread that writes checkpoints sets it
-        self._purge_at = 0.0  # monotonic time of the next purge
-        self._history_at = time.monotonic() + _HISTORY_INTERVAL_S  # from then on, also while it is busy
+        self._history = HistoryRecorder(store, self.cluster, limits or RetentionLimits())
+
+    @property
+    def history_error(self) -> Exception | None:
+        """The error of the last attempt to record the history or to delete expired rows."""
+        return self._history.error
+
+    @property
+    def history_events_behind(self) -> int:
+        """Number of stored events that the history does not include yet; any thread may read it."""
+        return self._history.events_behind(self._tail.event)
 
     def use_settings(self, settings: str) -> None:
         """Record these settings with the next batch, before its decisions are published."""
@@ -344,51 +348,16 @@ class DurableJournal:
                 self._store.save_checkpoint(self.cluster, at, now, body, facts)
                 if self._mark is not None:
                     self._mark.sync()
-                if must:  # a caller waits
-                    return
-                if self._background.is_urgent and time.monotonic() < self._history_at:
-                    return
-                try:
-                    self._update_history(now)
-                except NotLeader:
-                    raise
-                except Exception as error:  # the checkpoint was stored all the same
-                    self.history_error = error
-                else:
-                    self.history_error = None
-                self._history_at = time.monotonic() + _HISTORY_INTERVAL_S
+                if not must:
+                    self._history.start(now, at.event, busy=self._background.is_urgent)
 
             self._background.start(freeze(), store_checkpoint)
         return (self._background.finished(wait=True) if must else False) or kept
 
-    def _update_history(self, now: int) -> None:
-        self._run_slices(self._record_history)
-        if time.monotonic() >= self._purge_at:
-            self._run_slices(lambda: bool(self._store.purge(self._limits, now, self.cluster)))
-            self._purge_at = time.monotonic() + _PURGE_INTERVAL_S
-
-    def _run_slices(self, work: Callable[[], bool]) -> None:
-        """Call ``work`` until it returns False, with pauses and a bounded number of times."""
-        for _ in range(_MAX_TRANSACTIONS):
-            begun = time.thread_time()
-            if not work() or self._background.pause(
-                max(_MIN_PAUSE_S, _PAUSE_FACTOR * (time.thread_time() - begun))
-            ):
-                return
-
-    def _record_history(self) -> bool:
-        """Run one step of the history writer; return whether there may be more."""
-        if self._noting is None:
-            self._noting = self._store.record_history(self.cluster)
-        noting, self._noting = self._noting, None  # it is of no more use when it fails
-        more = next(noting, _NO_MORE) is not _NO_MORE
-        if more:
-            self._noting = noting
-        return more
-
     def close(self) -> None:
-        """End the thread that writes checkpoints; the store stays open."""
+        """End the threads that write checkpoints and history; the store stays open."""
         self._background.close()
+        self._history.close()
         with suppress(StoreError):
             self._store.move_deliveries(self.cluster)
         if self._mark is not None:

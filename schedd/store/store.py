@@ -16,6 +16,7 @@ from schedd.store import (
     event_log,
     expected_starts,
     history,
+    history_writer,
     lease,
     ledger,
     notice_subscriptions,
@@ -309,10 +310,13 @@ class Store:
 
     # ---- history of jobs and nodes --------------------------------------------------------------
 
-    def record_history(self, cluster: int) -> Iterator[None]:
-        """Update the history of jobs and nodes from the log, one transaction per step. For one thread."""
+    def record_history(self, cluster: int) -> Iterator[int]:
+        """Update the history of jobs and nodes from the log, one transaction per step; yield the last
+        recorded event. For one thread.
+        """
         return HistoryWriter(self.database, cluster).steps()
 
+    last_recorded_event = _reads(history_writer.last_recorded_event)
     job_history = _reads(history.job_history)
     jobs_ended_since = _reads(history.jobs_ended_since)
     ended_subjobs = _reads(history.ended_subjobs)

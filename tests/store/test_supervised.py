@@ -41,8 +41,8 @@ from tests.store.postgres import PostgresServer
 from tests.waits import WAIT_S
 
 LEASE = 2.0
-NOT_OURS = ("asyncio_", "AnyIO worker thread", "checkpoint", "MainThread", "daemon of the test")
-"""Threads of asyncio's and Starlette's pools, which pass errors to their callers; and checkpoint threads."""
+NOT_OURS = ("asyncio_", "AnyIO worker thread", "checkpoint", "history", "MainThread", "daemon of the test")
+"""Threads of asyncio's and Starlette's pools, which pass errors to their callers; or of the journal."""
 
 
 def wait_until(condition: Callable[[], object], turn: Callable[[], object] = lambda: None) -> None:

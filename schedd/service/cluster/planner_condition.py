@@ -162,6 +162,11 @@ class PlannerCondition(ABC):
         return self._inbox.pending
 
     @property
+    def history_events_behind(self) -> int:
+        """Number of stored events that the history of jobs and nodes does not include yet."""
+        return self._planner.journal.history_events_behind
+
+    @property
     def trouble(self) -> str:
         """Why the planner waits for its journal, or would have to; empty while it works."""
         return self._retries.trouble or self._planner.trouble or self.database_trouble

@@ -29,6 +29,7 @@ class ClusterGauges(Collector):
         jobs = GaugeMetricFamily("schedd_jobs", "Jobs by where they stand", labels=["cluster", "state"])
         nodes = GaugeMetricFamily("schedd_nodes", "Nodes by state", labels=["cluster", "state"])
         waiting = _gauge("schedd_events_waiting", "Events that came and are not handled yet")
+        behind = _gauge("schedd_history_events_behind", "Stored events that the history does not include yet")
         arriving = _gauge("schedd_jobs_arriving", "New jobs of a snapshot that are not taken in yet")
         decisions = _gauge("schedd_decisions_open", "Decisions whose outcome is not known yet")
         age = _gauge("schedd_plan_age_seconds", "Since the plan was brought up to date")
@@ -74,6 +75,7 @@ class ClusterGauges(Collector):
             placed = published.starts >= 0
             last = int((published.starts[placed] + published.durations[placed]).max(initial=0))
             waiting.add_metric(name, loop.pending)
+            behind.add_metric(name, loop.history_events_behind)
             arriving.add_metric(name, published.arriving)
             decisions.add_metric(name, len(loop.decisions))
             age.add_metric(name, max(0, loop.now() - published.as_of))
@@ -107,6 +109,7 @@ class ClusterGauges(Collector):
             jobs,
             nodes,
             waiting,
+            behind,
             arriving,
             decisions,
             age,
