@@ -359,7 +359,7 @@ def test_waits_of_hours_do_not_correct_p90_a_day_ahead() -> None:
 
 
 def test_a_state_with_other_errors_of_p90_keeps_what_is_known_of_p50_and_the_accuracy() -> None:
-    calibration, hours = StartCalibration(), 8 * 3_600
+    calibration, hours, now = StartCalibration(), 8 * 3_600, 0
     for number in range(40):
         now = 100_000 * number
         calibration.issue_estimate(str(number), now, now + hours, now + 3 * hours, now + 2 * hours)
