@@ -39,6 +39,7 @@ def write_results(results: "list[ReplayResult]", json: Path | None, plot: Path |
     from schedd.replay.report import (  # noqa: PLC0415
         coverage_parts_table,
         end_estimate_table,
+        fit_table,
         limits_table,
         promises_table,
         quality_table,
@@ -47,19 +48,16 @@ def write_results(results: "list[ReplayResult]", json: Path | None, plot: Path |
         to_json,
     )
 
-    # Cut to a terminal's width a table is readable; in a file or a pipe no column may be lost.
+    # A table is turned if it is wider than the terminal; in a file or a pipe no column may be lost.
     console = Console() if sys.stdout.isatty() else Console(width=200)
-    console.print(quality_table(results))
-    if any(result.limits for result in results):
-        console.print(limits_table(results))
-    promises = promises_table(results)
-    if promises is not None:
-        console.print(promises)
-    tables = (start_estimate_table(results), coverage_parts_table(results), end_estimate_table(results))
-    for table in tables:
+    for wide in (quality_table(results), promises_table(results), start_estimate_table(results)):
+        if wide is not None:
+            console.print(*fit_table(wide, console), sep="\n")
+    limits = limits_table(results) if any(result.limits for result in results) else None
+    for table in (limits, coverage_parts_table(results), end_estimate_table(results)):
         if table is not None:
             console.print(table)
-    console.print(speed_table(results))
+    console.print(*fit_table(speed_table(results), console), sep="\n")
     write_files(results, to_json(results), json, plot)
 
 

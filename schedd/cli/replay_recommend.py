@@ -20,7 +20,7 @@ from schedd.replay.recommendation import (
     recommend_mode,
     replay_mode,
 )
-from schedd.replay.report import modes_table
+from schedd.replay.report import fit_table, modes_table
 from schedd.replay.searches import SearchSchedule
 
 
@@ -73,7 +73,7 @@ def print_recommendation(logs: list[ModeResults], search_every: int) -> Recommen
     """Print the table, the mode with its reason, and its settings; return them."""
     chosen = recommend_mode(logs, search_every)
     console = Console() if sys.stdout.isatty() else Console(width=200)
-    console.print(modes_table(logs, chosen.ratios, chosen.mode))
+    console.print(*fit_table(modes_table(logs, chosen.ratios, chosen.mode), console), sep="\n")
     print(f"Recommended mode: {chosen.reason}")
     for line in to_toml(("clusters", "NAME"), chosen.settings):
         print(line)

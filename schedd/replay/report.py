@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from rich.box import ROUNDED, Box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -27,8 +29,8 @@ def quality_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
     due = any(result.late_jobs is not None for result in results)
     failed = any(result.killed_jobs for result in results)
     table = _table(
-        box, "log", "policy", "jobs", "skipped", "wait mean", "p95", "p99.9", "max [s]", "response [s]",
-        "slowdown", "bounded 10 s", "util. %", "fairness", "breaches",
+        box, "log", "policy", "jobs", "skipped", "wait mean [s]", "p95 [s]", "p99.9 [s]", "max [s]",
+        "response [s]", "slowdown", "bounded 10 s", "util. %", "fairness", "breaches",
         *(("late jobs", "tardiness [s]") if due else ()), *(("killed",) if failed else ()),
         *(("inverted %",) if ranked else ()),
     )  # fmt: skip
@@ -69,7 +71,7 @@ def speed_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
         "wall [s]",
         "cpu [s]",
         "events/s",
-        "add mean",
+        "add mean [µs]",
         "add p99 [µs]",
         "repairs",
         "repair p99 [µs]",
@@ -244,6 +246,42 @@ def limits_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
                 result.log if not at else "", peak.limit, f"{peak.used:,}", peak.by, end_section=last
             )
     return table
+
+
+def fit_table(table: Table, console: Console) -> list[Table]:
+    """Return the table; or, if it is wider than the console, tables of one log each with a line for each
+    column and a column for each policy, as many as fit.
+    """
+    if _width(table, console) <= console.width:
+        return [table]
+    logs, names, *figures = [
+        [str(cell) for cell in (column.header, *column.cells)] for column in table.columns
+    ]
+    found: list[Table] = []
+    log, shown = "", [0]
+    for at in range(1, len(names)):
+        wider = _turn(log, names, figures, [*shown, at])
+        if logs[at] or _width(wider, console) > console.width:
+            log, shown = logs[at] or log, [at]
+            found.append(_turn(log, names, figures, shown))
+        else:
+            shown.append(at)
+            found[-1] = wider
+    return found
+
+
+def _turn(log: str, names: Sequence[str], figures: Sequence[Sequence[str]], shown: Sequence[int]) -> Table:
+    turned = Table(box=ROUNDED)
+    turned.add_column(Text(log), justify="left", overflow="fold")
+    for at in shown:
+        turned.add_column(Text(names[at]), justify="right", overflow="fold")
+    for row in figures:
+        turned.add_row(Text(row[0]), *(Text(row[at]) for at in shown))
+    return turned
+
+
+def _width(table: Table, console: Console) -> int:
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
 
 
 def label(result: ReplayResult) -> str:

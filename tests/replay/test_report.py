@@ -1,6 +1,7 @@
 """Tables, JSON and the picture of replays."""
 
 import json
+import re
 import warnings
 from dataclasses import replace
 from io import BytesIO
@@ -20,7 +21,14 @@ from schedd.predict import ProbabilityBin
 from schedd.replay.coverage import CoveragePart
 from schedd.replay.metrics import measure, series
 from schedd.replay.plot import draw, save
-from schedd.replay.report import coverage_parts_table, end_estimate_table, quality_table, speed_table, to_json
+from schedd.replay.report import (
+    coverage_parts_table,
+    end_estimate_table,
+    fit_table,
+    quality_table,
+    speed_table,
+    to_json,
+)
 from schedd.replay.result import TIMINGS, ReplayResult
 from schedd.replay.start_estimates import StartEstimateFigures
 from tests.property_examples import some
@@ -50,8 +58,8 @@ def result(log: str = "KTH", policy: str = "easy") -> ReplayResult:
     )
 
 
-def printed(table: Table) -> str:
-    console = Console(width=200, color_system=None)
+def printed(table: Table, width: int = 200) -> str:
+    console = Console(width=width, color_system=None)
     with console.capture() as captured:
         console.print(table)
     return captured.get()
@@ -82,6 +90,20 @@ def test_table_names_each_log_once_and_marks_unmeasured_figures() -> None:
     assert quality.count("54.33") == 3
     assert "36.6" in speed
     assert " - " in speed
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_tables_wider_than_the_terminal_have_a_column_for_each_policy(width: int) -> None:
+    console = Console(width=width)
+    runs = [result(policy=policy) for policy in ("conservative", "fcfs", "sjf", "easy", "aggressive")]
+    runs += [result(log="CTC", policy="easy"), result(log="CTC")]
+    for wide in (quality_table(runs), speed_table(runs)):
+        text = "".join(printed(table, width) for table in fit_table(wide, console))
+        words = re.findall(r"[^│\n]+", text)
+        assert {word.strip() for word in words} >= {"KTH", "CTC", "conservative", "aggressive"}
+        assert all(len(line) <= width for line in text.splitlines())
+        for column in wide.columns[2:]:
+            assert re.search(rf"│ +{re.escape(str(column.header))} +│", text), "no word is broken"
 
 
 def test_forecasts_of_ends_are_shown_by_tenths() -> None:
