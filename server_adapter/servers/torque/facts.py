@@ -79,9 +79,11 @@ _STATES: Final[Mapping[str, JobLetter]] = {
 _KNOWN_STATES: Final = frozenset(
     {
         *("free", "offline", "down", "reserve", "job-exclusive", "job-sharing", "busy", "time-shared"),
-        *("unknown", "state-unknown"),
+        *("unknown", "state-unknown", "MOM-list-not-sent"),
     }
 )
+_DOWN: Final = frozenset({"down", "unknown", "state-unknown", "MOM-list-not-sent"})
+"""The last one is of a new node: the server has not sent it the list of all nodes yet."""
 
 _RESOURCE: Final = "Resource_List."
 _SUFFIX: Final = re.compile(r"(:\d+(?:\[\d*\])?)\.[^:,@]+(?=[:,]|$)")  # the server's name of a job's id
@@ -282,7 +284,7 @@ def is_known_job_state(letter: str) -> bool:
 def node_state(text: str) -> NodeStateName:
     """Return the state of a node: up, drain or down. A node in an unknown state gets no new jobs."""
     states = read.split_list(text)
-    if not states or "down" in states or "unknown" in states or "state-unknown" in states:
+    if not states or _DOWN.intersection(states):
         return "down"
     is_closed = "offline" in states or "reserve" in states or unknown_node_states(text)
     return "drain" if is_closed else "up"

@@ -3,7 +3,14 @@ import pytest
 from schedd.dialect.deadline import read_deadline, read_required_probability
 from schedd.wire import NodeFacts, ShareFacts
 from server_adapter.bridge.facts import Values, job_version
-from server_adapter.servers.torque.facts import ending, job_facts, node_facts, queue_facts, server_facts
+from server_adapter.servers.torque.facts import (
+    ending,
+    job_facts,
+    node_facts,
+    queue_facts,
+    server_facts,
+    unknown_node_states,
+)
 
 # Attributes of a queued job of a 4.2 server, without unused ones.
 QUEUED = {
@@ -169,12 +176,14 @@ NODE = {
         ("down", "down"),
         ("down,offline", "down"),
         ("state-unknown,down", "down"),
+        ("free,MOM-list-not-sent", "down"),
         ("of-a-newer-server", "drain"),
         ("", "down"),
     ],
 )
 def test_node_states(text: str, state: str) -> None:
     assert node_facts("n1", NODE | {"state": text}).state == state
+    assert bool(unknown_node_states(text)) == ("newer" in text)
 
 
 def test_a_node_has_capacities_properties_and_generic_resources() -> None:
