@@ -26,6 +26,7 @@ from schedd.engine import (
     PreemptedRun,
     Preview,
     PreviewedMove,
+    policy_note,
     preview_moves,
 )
 from schedd.policy.site import site_policy
@@ -55,6 +56,9 @@ class PolicyView(SnapshotAnswer):
     version: Annotated[int, Field(description="0: the configured policy; else of the one set since.")]
     site: Annotated[
         Mapping[str, Any], Field(description="As it stands below `[clusters.NAME.site]`; defaults left out.")
+    ]
+    note: Annotated[
+        str, Field(description="The period whose tables replace those of `site` now, with its end; or empty.")
     ]
 
 
@@ -263,6 +267,10 @@ async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any]
 def _policy_reply(request: Request, cluster: PlanLoop) -> Response:
     published = cluster.published
     site = dict(published.settings.site.plain)
-    return reply(
-        request, PolicyView(version=published.policy_version, site=site, **snapshot_fields(published))
+    found = PolicyView(
+        version=published.policy_version,
+        site=site,
+        note=policy_note(published),
+        **snapshot_fields(published),
     )
+    return reply(request, found)

@@ -17,6 +17,7 @@ from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.weight_form import criterion_weights, priority_weights
+from schedd.engine import policy_note
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.current_faults import current_faults, job_start_state
@@ -106,6 +107,7 @@ async def render_admin_page(
         criteria=criterion_weights(published.settings, filled),
         terms=priority_weights(published.settings, filled),
         policy_version=published.policy_version,
+        policy_note=policy_note(published),
         weights_error=weights_error,
         withdrawal_error=withdrawal_error,
         weights_preview=weights_preview,

@@ -27,7 +27,7 @@ from schedd.engine.component.placement_hooks import (
     planned_facts,
 )
 from schedd.engine.component.promise_hooks import gets_no_promise
-from schedd.engine.component.ranking_hooks import present_shares, ranking_setting
+from schedd.engine.component.ranking_hooks import policy_note, present_shares, ranking_setting
 from schedd.engine.component.registry import components
 from schedd.engine.component.what_if_hooks import (
     arrival_note,
@@ -232,6 +232,7 @@ __all__ = [
     "planned_facts",
     "planned_shares",
     "planner_node",
+    "policy_note",
     "present_shares",
     "present_wait",
     "preview_moves",

@@ -164,7 +164,8 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _format_policy(policy: PolicyView) -> str:
     version = policy.version
     title = f"version {version}, set while the daemon runs" if version else "the settings' policy"
-    return f"{title}\n{json.dumps(policy.site, indent=2, ensure_ascii=False)}"
+    note = f"\n{policy.note}" if policy.note else ""
+    return f"{title}{note}\n{json.dumps(policy.site, indent=2, ensure_ascii=False)}"
 
 
 def _format_policy_preview(found: PolicyPreview, now: int) -> str:

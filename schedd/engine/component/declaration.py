@@ -202,6 +202,8 @@ class Component(Generic[_S]):
     """The rank of a hypothetical job; None: the component ranks no jobs now."""
     ranked_by: Callable[["PlanSnapshot"], str] | None = None
     """The setting that makes the component rank jobs; empty: it ranks no jobs now."""
+    policy_note: Callable[["PlanSnapshot"], str] | None = None
+    """What replaces parts of the policy now, as a sentence; empty: nothing."""
     owner_shares: Callable[["EngineState"], OwnerShares | None] | None = None
     """The fair shares of owners as of the last ranking; None: there is no fair share."""
     present_shares: Callable[["EngineState", bool], OwnerShares | None] | None = None

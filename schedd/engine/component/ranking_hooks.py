@@ -28,6 +28,12 @@ def ranking_setting(published: "PlanSnapshot") -> str:
     return next(filter(None, found), "")
 
 
+def policy_note(published: "PlanSnapshot") -> str:
+    """What components put in force in place of parts of the policy; empty: nothing."""
+    found = (one.policy_note(published) for one in components() if one.policy_note is not None)
+    return " ".join(filter(None, found))
+
+
 def component_ranks(state: "EngineState", records: Sequence["JobRecord"]) -> Sequence[int] | None:
     """The ranks of these jobs by the first component that ranks jobs now; None: none does."""
     for _, call in job_calls(state, "ranks"):

@@ -3,7 +3,13 @@
 from typing import Final
 
 from schedd.engine.component.declaration import Component
-from schedd.features.periods.rules import enter_period, follow_time, next_change, restore_policy
+from schedd.features.periods.rules import (
+    describe_period,
+    enter_period,
+    follow_time,
+    next_change,
+    restore_policy,
+)
 from schedd.features.periods.state import PeriodState, examine_again
 
 COMPONENT: Final = Component(
@@ -15,5 +21,6 @@ COMPONENT: Final = Component(
     site_changed=enter_period,
     time_passed=follow_time,
     next_wake=next_change,
+    policy_note=describe_period,
     clock_set_back=examine_again,
 )

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Final
 
+from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_site_policy
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.periods.settings import PeriodSettings, with_period
 from schedd.features.periods.state import period_state
 from schedd.model import FOREVER
@@ -58,6 +60,18 @@ def follow_time(state: EngineState, event: str) -> None:
     if part.name != before:
         words = f"the rules of period {part.name} apply now" if part.name else f"period {before} is over"
         apply_site_policy(state, event, words)
+
+
+def describe_period(published: PlanSnapshot) -> str:
+    """Say which period is in force, what it replaces, and until when; empty: none is."""
+    settings = PeriodSettings.model_validate(published.settings.site.plain.get("periods") or {})
+    name, until = present_period(settings, published.as_of)
+    if not name:
+        return ""
+    end = f" until {format_moment(until)}" if until < published.as_of + _AHEAD_S else ""
+    tables = settings.sets[name].tables
+    verb = "replaces" if len(tables) == 1 else "replace"
+    return f"The rules of period {name} apply{end}: its {', '.join(tables)} {verb} the policy's."
 
 
 def next_change(state: EngineState) -> int:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from schedd.engine import Engine
+from schedd.engine import Engine, policy_note
+from schedd.engine.facts.explanations import format_moment
 from schedd.engine.preview import preview_moves
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.periods.rules import present_period
@@ -88,6 +89,18 @@ def test_readers_and_previews_see_the_policy_in_force_and_its_settings() -> None
     found = preview_moves(cluster.engine.fork(), [event], cluster.server.now)
     assert {one.job for one in found.moved} == {"small", "large"}
     assert cluster.engine.state.site.weights.size == -1.0
+
+
+def test_the_period_in_force_is_named_with_its_tables_and_its_end() -> None:
+    cluster = cluster_with(SMALL_FIRST)
+    assert policy_note(publish_snapshot(cluster.engine.state)) == ""
+    cluster.at(BEGIN)
+    end = format_moment(T + END)
+    assert policy_note(publish_snapshot(cluster.engine.state)) == (
+        f"The rules of period night apply until {end}: its priority replaces the policy's."
+    )
+    cluster.at(END)
+    assert policy_note(publish_snapshot(cluster.engine.state)) == ""
 
 
 def test_the_first_of_overlapping_periods_counts_and_each_edge_is_a_moment() -> None:
