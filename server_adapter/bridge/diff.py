@@ -69,10 +69,15 @@ def with_steady_starts(old: ServerState, new: ServerState) -> ServerState:
     return replace(new, jobs={**new.jobs, **moved}) if moved else new
 
 
-def endings(ended: Mapping[str, Ending], *, ids: Ids, now: int) -> Iterator[JobEnded]:
-    """Yield these ends of complete jobs, for a daemon that may have missed them."""
+def endings(ended: Mapping[str, Ending], *, ids: Ids, now: int) -> Iterator[JobEnded | JobDeleted]:
+    """Yield these ends of complete jobs, for a daemon that may have missed them. A job that held no nodes was
+    deleted in its queue, or moved to another server.
+    """
     for name, end in ended.items():
         moment = now if end.completed is None else end.completed
+        if end.started is None and not end.shares:
+            yield JobDeleted(id=next(ids), time=moment, job_id=name)
+            continue
         status = end.exit_status or 0
         yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=status, used=end.used)
 

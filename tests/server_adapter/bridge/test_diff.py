@@ -252,10 +252,19 @@ def test_a_job_end_without_time_is_dated_now() -> None:
 
     state = replace(EMPTY_STATE, ended={"1": ending(90), "2": ending(None)})
     found = endings(state.ended, ids=iter(["e:1", "e:2"]), now=100)
-    assert [(one.job_id, one.time, one.used, one.exit_status) for one in found] == [
+    assert [
+        (one.job_id, one.time, one.used, one.exit_status) for one in found if one.type == "job_ended"
+    ] == [
         ("1", 90, 40, 3),
         ("2", 100, None, 3),
     ]
+
+
+def test_a_job_that_was_moved_away_or_deleted_in_its_queue_did_not_end_with_status_0() -> None:
+    """Seen after a start of the adapter, which reports what ended of late."""
+    moved = Ending(exit_status=None, completed=90, started=None, starts=0, shares=())
+    (found,) = endings({"1": moved}, ids=iter(["e:1"]), now=100)
+    assert (found.type, found.job_id, found.time) == ("job_deleted", "1", 90)
 
 
 @pytest.mark.parametrize(
