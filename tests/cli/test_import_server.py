@@ -289,6 +289,17 @@ def test_objects_of_qmgr_have_all_their_attributes() -> None:
     assert [number for number, _ in unread] == [24]
 
 
+def test_resources_nodes_and_hooks_are_named() -> None:
+    done = import_qmgr(
+        "create resource gpu_type\nset resource gpu_type type = string\ncreate hook h\nimport hook h "
+        "application/x-python default -\nimport pbs\ncreate node n1\nset server scheduling = True\n"
+    )
+    found = {one.setting: one.verdict for one in done.findings}
+    for setting in ("resource gpu_type", "hook h", "node n1"):
+        assert found.pop(setting) is Verdict.NOT_NEEDED
+    assert list(found) == ["scheduling = True"]
+
+
 def test_names_of_resources_may_have_signs() -> None:
     objects, unread = parse_qmgr(
         "create queue a+b-c\nset queue a+b-c resources_max.my-lic = 3\nset queue a+b-c acl_users+=ann\n"

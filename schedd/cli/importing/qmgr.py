@@ -12,6 +12,12 @@ _CREATE: Final = re.compile(rf"create\s+({_KINDS})\s+(\S+)\s*(.*)")
 _SET: Final = re.compile(
     rf"set\s+({_KINDS})\s+(?:([^\s=]+)\s+(?![+-]?=))?([^\s=]+?)\s*(\+=|-=|=)\s*(.*)", re.DOTALL
 )
+_OTHER_OBJECTS: Final = {
+    "resource": "created on the server: schedd reads its values from the server, its nodes and jobs",
+    "node": "read from the server",
+    "hook": "the server and its MoMs run it, with any scheduler",
+    "pbshook": "the server and its MoMs run it, with any scheduler",
+}
 _NO_OBJECTS: Final = frozenset({"node", "hook", "pbshook"})
 _OPENPBS_ONLY: Final = frozenset(
     {"job_sort_formula", "eligible_time_enable", "resv_enable", "flatuid", "max_array_size", "backfill_depth"}
@@ -33,7 +39,20 @@ def import_qmgr(text: str) -> ImportResult:
     attributes = {name.partition(".")[0] for one in objects for name in one.values}
     openpbs = bool(kinds & {"scheduler", "resource"} or attributes & _OPENPBS_ONLY)
     import_server(objects, done, openpbs=openpbs)
+    _note_other_objects(text, objects, done)
     return done
+
+
+def _note_other_objects(text: str, objects: list[ServerObject], done: ImportResult) -> None:
+    """Add a finding for each resource, node and hook: none of them is a setting of a scheduler."""
+    known = {(one.kind, one.name) for one in objects if one.kind == "resource"}
+    known |= {
+        (found[1], found[2])
+        for _, line in _commands(text)
+        if (found := _CREATE.fullmatch(line)) is not None and found[1] in _NO_OBJECTS
+    }
+    for kind, name in sorted(known):
+        done.note(Verdict.NOT_NEEDED, 0, f"{kind} {name}", _OTHER_OBJECTS[kind], "server")
 
 
 def parse_qmgr(text: str) -> tuple[list[ServerObject], list[tuple[int, str]]]:
