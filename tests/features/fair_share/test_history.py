@@ -201,6 +201,8 @@ def test_page_draws_target_and_received_share_of_the_chosen_place(
     assert "<option selected>arts/eve</option>" in page
     assert ">14 Nov 19:13</text>" in page
     assert "fair-share" in menu
+    assert "&nbsp;%</td>" in page
+    assert "stands for jobs without" not in page, "each job has an account"
 
 
 def test_lines_have_gaps_where_a_place_was_not_recorded() -> None:
