@@ -211,12 +211,17 @@ class ClusterMetrics:
         if not moves:
             return
         latest = int(published.starts.max(initial=-1))
+        by_cause: dict[Cause, list[ChangeSet]] = {}
         for change in moves:
-            moved = (change.old >= 0) & (change.new >= 0)
-            count = int(moved.sum())
+            by_cause.setdefault(change.cause, []).append(change)
+        for cause, changes in by_cause.items():  # a batch has hundreds of changes, most of one job
+            old = np.concatenate([change.old for change in changes])
+            new = np.concatenate([change.new for change in changes])
+            moved = (old >= 0) & (new >= 0)
+            count = int(np.count_nonzero(moved))
             if count:
-                self._moves[change.cause].inc(count)
-                self._earlier.inc(int((moved & (change.new < change.old)).sum()))
-            first = (change.old < 0) & (change.new >= 0) & (change.new < latest)
-            if change.cause is Cause.ARRIVED:
+                self._moves[cause].inc(count)
+                self._earlier.inc(int(np.count_nonzero(moved & (new < old))))
+            if cause is Cause.ARRIVED:
+                first = (old < 0) & (new >= 0) & (new < latest)
                 self._gaps.inc(int(np.count_nonzero(first)))
