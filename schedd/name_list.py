@@ -18,6 +18,11 @@ def name_first_jobs(known: Sequence[str], count: int, most: int = 3) -> str:
     return f" ({', '.join(shown)}{more})"
 
 
+def name_reservation(name: str) -> str:
+    """Return the name that people use: `memory` for `memory@2026-12-01T09:00Z`, one window of several."""
+    return name.partition("@")[0]
+
+
 def name_node(name: str) -> str:
     """Return `node n1`, and `node19` for a node with a name that begins with the word."""
     return name if name.lower().startswith("node") else f"node {name}"

@@ -13,6 +13,7 @@ from schedd.dashboard.criterion_help import criterion_help
 from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast, format_probability
 from schedd.dialect.holds import holds_in
 from schedd.engine import JobView
+from schedd.name_list import name_reservation
 from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_before
 from schedd.start_sentence import (
     StartFacts,
@@ -178,7 +179,7 @@ def describe_link(link: ChainLink) -> str:
         many = "1 job is" if link.count == 1 else f"{format_number(link.count)} jobs are"
         return f"{many} {planned}"
     if link.kind == "reservation":
-        return f"{link.name} keeps {on}"
+        return f"{name_reservation(link.name)} keeps {on}"
     if link.kind == "limit":
         return f"the limit is reached: {link.name}"
     if link.kind == "node":

@@ -335,11 +335,12 @@ def test_a_few_of_many_jobs_ahead_are_named() -> None:
 
 def test_short_gap_is_explained_with_its_end() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
-        reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1",), start=T + 500, end=T + 900)
+        name = "repair@2023-11-14T22:21Z"  # a window of a standing reservation
+        reserve = Reserve(id=event_id(), time=T, name=name, nodes=("n1",), start=T + 500, end=T + 900)
         loop.submit([node("n1"), reserve, job("1")]).result(WAIT_S)
         found = get_explanation(loop, "1")
     (link,) = found.chain
-    assert (link.kind, link.name, link.start, link.until) == ("reservation", "repair", T, T + 900)
+    assert (link.kind, link.name, link.start, link.until) == ("reservation", name, T, T + 900)
     assert link.words == "reservation repair keeps n1 until 2023-11-14 22:28:20 UTC"
 
 

@@ -17,7 +17,7 @@ from schedd.client.answers import (
 )
 from schedd.client.json_object import json_members
 from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast
-from schedd.name_list import name_first_jobs, shorten_list
+from schedd.name_list import name_first_jobs, name_reservation, shorten_list
 from schedd.start_sentence import (
     FORECAST_FRESH_S,
     RIGHTS,
@@ -158,7 +158,7 @@ def describe_blocker(one: Blocker, now: int) -> str:
         others = any("access" in on.what for on in one.on)
         places = shorten_list([on.name for on in one.on if on.name != f"reservation {one.name}"])
         does = f"keeps {'others off' if others else 'free'} {places}" if places else "keeps it off"
-        return f"reservation {one.name} {does}{until}"
+        return f"reservation {name_reservation(one.name)} {does}{until}"
     return one.words
 
 
@@ -239,7 +239,7 @@ def describe_link(link: ChainLink) -> str:
         many = f"{link.count} queued jobs are" if link.count > 1 else "a queued job is"
         return f"{many} {planned}{named}"
     if link.kind == "reservation":
-        return f"reservation {link.name} keeps {shorten_list(link.nodes) or 'it off'}"
+        return f"reservation {name_reservation(link.name)} keeps {shorten_list(link.nodes) or 'it off'}"
     if link.kind == "limit":
         return f"the limit is reached ({link.name})"
     if link.kind == "node":

@@ -65,16 +65,9 @@ async def show_plan_metrics(
     all_seen = visibility == ALL_JOBS
     published = cluster.published
     criteria: tuple[CriterionValue, ...] = ()
-    late = False
-    if not quick:
-        try:
-            evaluating = _evaluate_plan(cluster)
-            published, criteria = await asyncio.wait_for(evaluating, None if patient else TIMEOUTS.page)
-        except TimeoutError:
-            late = True
     user, queue = user.strip(), queue.strip()
     of_others = bool(user) and not visibility.shows_owner(user)
-    kept = await run_in_threadpool(
+    reading = run_in_threadpool(
         read_accuracy_report,
         clusters,
         cluster,
@@ -83,6 +76,14 @@ async def show_plan_metrics(
         queue=queue,
         user="" if of_others else user,
     )
+    if quick:
+        kept, evaluated = await reading, None
+    else:  # the planner and the database answer at the same time
+        evaluating = _evaluate_in_time(cluster, None if patient else TIMEOUTS.page)
+        kept, evaluated = await asyncio.gather(reading, evaluating)
+    if evaluated is not None:
+        published, criteria = evaluated
+    late = evaluated is None and not quick
     asked = {"seconds": seconds, "queue": queue, "user": user}
     return render_page(
         request,
@@ -108,7 +109,16 @@ async def show_plan_metrics(
     )
 
 
+async def _evaluate_in_time(
+    cluster: PlanLoop, seconds: float | None
+) -> tuple[PlanSnapshot, tuple[CriterionValue, ...]] | None:
+    """A copy of the plan, and the value of each criterion; None after ``seconds``. Raises ProblemError."""
+    try:
+        return await asyncio.wait_for(_evaluate_plan(cluster), seconds)
+    except TimeoutError:
+        return None
+
+
 async def _evaluate_plan(cluster: PlanLoop) -> tuple[PlanSnapshot, tuple[CriterionValue, ...]]:
-    """A copy of the plan, and the value of each criterion. Raises ProblemError."""
     copy = await get_plan_fork(cluster)
     return copy.published, await run_in_threadpool(evaluate_criteria, copy)

@@ -16,7 +16,7 @@ from schedd.engine import (
     job_status,
     last_change,
 )
-from schedd.name_list import name_first_jobs, shorten_list
+from schedd.name_list import name_first_jobs, name_reservation, shorten_list
 from schedd.plan.columns import FIXED, PLANNED, Ints
 from schedd.plan.plan import Plan
 from schedd.plan.records import Take
@@ -275,8 +275,8 @@ class _LinkBuilder:
             return f"{len(jobs)} queued jobs are planned on {on} {end}: {rights} (jobs {ids}{more})"
         if kind == "reservation":
             if gap:
-                return f"a gap on {on}, too short {end}, before reservation {name}"
-            return f"reservation {name} keeps {on or 'it off'} {end}"
+                return f"a gap on {on}, too short {end}, before reservation {name_reservation(name)}"
+            return f"reservation {name_reservation(name)} keeps {on or 'it off'} {end}"
         if kind == "limit":
             return f"{name}: that allows no start before {format_moment(until)}"
         if kind == "node":
