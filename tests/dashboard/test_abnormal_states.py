@@ -580,7 +580,7 @@ def test_priorities_and_shares_agree_with_the_api(server: tuple[str, FastAPI]) -
     places = site.get_json("/fair-share")["places"]
     assert places
     for place in places:
-        assert f'{place["path"]}</th><td class="num">{100 * place["target"]:.1f} %</td>' in shares
+        assert f'{place["path"]}</th><td class="num">{100 * place["target"]:.1f}&nbsp;%</td>' in shares
     clusters.stop()
 
 

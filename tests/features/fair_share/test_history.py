@@ -202,7 +202,7 @@ def test_page_draws_target_and_received_share_of_the_chosen_place(
     assert ">14 Nov 19:13</text>" in page
     assert "fair-share" in menu
     assert "&nbsp;%</td>" in page
-    assert "stands for jobs without" not in page, "each job has an account"
+    assert "<code>-</code> stands for jobs without an account." in page
 
 
 def test_lines_have_gaps_where_a_place_was_not_recorded() -> None:
