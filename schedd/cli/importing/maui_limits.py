@@ -51,7 +51,7 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     ),
     "MEMBERULIST": (
         Verdict.BLOCKER,
-        "only accounts with a budget keep other users out: `schedd account set NAME AMOUNT --users USERS`",
+        "only accounts with a budget keep other users out: `schedd account set NAME 20000 --users USERS`",
     ),
     "REQUIREDGROUPLIST": (
         Verdict.BLOCKER,
