@@ -13,6 +13,12 @@ def array_id(job: str) -> str:
     return INDEX.sub("[]", job, count=1) if "[" in job else job
 
 
+def array_name(name: str, job: str) -> str:
+    """Return the name of an array by that of its subjob `7[3].server`: TORQUE names this `sweep-3`."""
+    found = INDEX.search(job)
+    return name.removesuffix(f"-{found[1]}") if found is not None else name
+
+
 def submission_order(job: str) -> tuple[int, int, str]:
     """Return the sort key of job ids in order of submission: number, index of the subjob, id.
 

@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 
 from schedd.api.node_selection import name_nodes
 from schedd.api.result_views import WhatIfVariantResult
+from schedd.array_ids import array_name
 from schedd.dashboard.criterion_help import criterion_help
 from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast, format_probability
 from schedd.dialect.holds import holds_in
@@ -213,6 +214,7 @@ def describe_holds(letters: str) -> str:
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "array_name": array_name,
     "cause": describe_cause,
     "change": format_change,
     "timed": localise_times,

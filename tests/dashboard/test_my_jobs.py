@@ -103,9 +103,13 @@ def test_my_jobs_works_without_scripts_and_is_accessible(open_window: Open, site
 
 def test_an_array_is_one_row_with_its_progress_and_end(open_window: Open, site: DashboardSite) -> None:
     parts = [job(f"20[{index}].server", walltime="600") for index in range(5)]
-    site.submit(*(replace(one, job=replace(one.job, array="20[].server")) for one in parts))
+    named = enumerate(parts)  # as TORQUE names subjobs
+    site.submit(
+        *(replace(one, job=replace(one.job, array="20[].server", name=f"sweep-{i}")) for i, one in named)
+    )
     page = open_window("user").open_page("my-jobs")
     row = page.locator("#mine tr[data-key='20[].server']")
+    expect(row.locator(".clip")).to_have_text("sweep")
     expect(row).to_contain_text("5 planned")
     ends = [one["planned_end"] for one in site.get_json("/jobs?user=ann")["jobs"] if one["id"][:3] == "20["]
     assert iso(max(ends)) in time_values(page, "#mine tr[data-key='20[].server'] time")
