@@ -175,8 +175,9 @@ def _measure(benchmark: "_Benchmark", args: argparse.Namespace) -> int:
     """Run a benchmark under a line of progress, print its tables, and write its result."""
     with Console(stderr=True).status("") as status:
         result = benchmark.run(args, lambda words: status.update(f"{words} ..."))
+    console = Console() if sys.stdout.isatty() else Console(width=200)  # in a file no heading is broken
     for table in benchmark.tables:
-        Console().print(table(result))
+        console.print(table(result))
     if args.json is not None:
         args.json.write_text(benchmark.to_json(result), encoding="utf-8")
     return 0
