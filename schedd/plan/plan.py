@@ -56,6 +56,10 @@ class Plan(PlanContents, WorkLimits):
         """Return an independent copy for what-if requests and searches; slots name the same jobs."""
         return self.with_slabs(self.slabs.fork())
 
+    def fork_with_room(self) -> "Plan":
+        """Return a fork with room for a projection, so that resets of it need not make room each time."""
+        return self.with_slabs(self.slabs.fork(self._repairs.entries_needed(MOST_NOW)))
+
     def pack(self) -> "PackedPlan":
         """Return a copy in less memory, from which ``unpack`` makes an equal ``fork``."""
         slabs = self.slabs.pack()
@@ -64,10 +68,6 @@ class Plan(PlanContents, WorkLimits):
     def with_slabs(self, slabs: Slabs) -> "Plan":
         """Return a copy of this plan around ``slabs``, a copy of its own."""
         return self._copied(Plan, slabs)
-
-    def reserve_room(self) -> None:
-        """Make room in this new fork for a projection, so that resets of it need not make room each time."""
-        self.slabs.reserve_entries(self._repairs.entries_needed(MOST_NOW))
 
     def make_reset(self, to: "Plan") -> Callable[[], None]:
         """Return a function that resets this new fork of the plan ``to``, which must not change meanwhile, if

@@ -174,9 +174,9 @@ class Slabs:
             "pools": self.n_pools,
         }
 
-    def fork(self) -> Self:
-        """Return an independent copy."""
-        tb, freed = _bundled(self._copied())
+    def fork(self, room: int = 0) -> Self:
+        """Return an independent copy with at least ``room`` free entries of the allocations."""
+        tb, freed = _bundled(self._copied(room))
         return fork_part(self, tb=tb, freed=freed)
 
     def make_reset(self, to: Self) -> Callable[[], None]:
@@ -198,13 +198,15 @@ class Slabs:
 
         return reset
 
-    def _copied(self) -> dict[str, Ints]:
-        """Return copies of all arrays."""
+    def _copied(self, room: int = 0) -> dict[str, Ints]:
+        """Return copies of all arrays; see ``fork``."""
         used = self._used
+        wanted = used["entries"] + room
+        sizes = self._sizes | {"entries": wanted} if wanted > self.tb.alloc.shape[0] else None
         new = {}
         for name, array in self._arrays.items():
             table = _TABLES[name]
-            new[name] = table.make(*array.shape)
+            new[name] = table.make(*(array.shape if sizes is None else table.shape(sizes)))
             if not table.temporary:
                 part = table.used(used)
                 new[name][part] = array[part]
@@ -375,12 +377,6 @@ class Slabs:
             if int(self.tb.ctl[at.ALLOC_TOP]) + more <= ahead.alloc.shape[0]:
                 return
         self._replace_alloc(Compaction.compact_now(self.tb, self.alloc_shape(more)[0]))
-
-    def reserve_entries(self, room: int) -> None:
-        """Ensure that ``room`` entries of the allocations are free, where nothing reads this slab yet."""
-        wanted = int(self.tb.ctl[at.ALLOC_TOP]) + room
-        if wanted > self.tb.alloc.shape[0]:
-            self._extend(entries=wanted)
 
     def make_room(self, entries: int, times: int) -> bool:
         """Enlarge the slab that a kernel found full in an attempt with several jobs, which take ``entries``

@@ -232,8 +232,7 @@ class StartSampler:
     def _forks(self, ready: Callable[[Plan], None]) -> Iterator[Plan]:
         """Iterate over forks of the plan, one for each sample: all in the memory of the first."""
         likely = self.find_likely_starts(ready)
-        fork = self.plan.fork()
-        fork.reserve_room()
+        fork = self.plan.fork_with_room()
         reset = fork.make_reset(self.plan)
         for k in range(self.sampled_run_times.shape[0]):
             if k:

@@ -199,9 +199,8 @@ def test_additional_empty_field_is_ignored(monkeypatch: pytest.MonkeyPatch) -> N
 def test_reset_fork_is_like_a_new_one(seed: int, with_room: bool) -> None:
     plan = _plan(seed)
     before = _all_fields(plan)
-    fork = plan.fork()
+    fork = plan.fork_with_room() if with_room else plan.fork()
     if with_room:
-        fork.reserve_room()
         assert fork.slabs.tb.alloc.shape[0] > plan.slabs.tb.alloc.shape[0]
     reset = fork.make_reset(plan)
     for now in (5, 9):
