@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from schedd.store import DurableJournal, Leadership, NotLeader, Store
+from schedd.store import DurableJournal, Leadership, NotLeader, RetentionLimits, Store
 from schedd.store import lease as leases
 from schedd.store.errors import LeaseExpired, StoreError
 from tests.store.conftest import NewDatabase
@@ -94,7 +94,7 @@ def test_replaced_leader_writes_nothing(postgres_daemons: DaemonStores) -> None:
         lambda: journal.commit_events([queued(2)], 1000),
         lambda: journal.commit_decisions(batch, [run(1, "1.srv")]),
         lambda: journal.maybe_checkpoint(StoredState, 1000, must=True),
-        lambda: store.purge(journal._limits, 10**10),
+        lambda: store.purge(RetentionLimits(), 10**10),
     ):
         with pytest.raises(NotLeader, match="b leads in term 2"):
             call()
