@@ -235,9 +235,10 @@ def _promise_change(row: Any) -> TimelineEntry:
 
 def _outcome(row: Any) -> str:
     code = f" (code {row.code})" if row.code is not None else ""
-    why = json.loads(row.body).get("why", "") if row.type == "run" else ""
-    reason = f"; planned for then: {why}" if why else ""
-    return f"{_ORDERS[row.type]} ordered: {row.outcome or 'no answer known'}{code}{reason}"
+    said = json.loads(row.body) if row.type in ("run", "preempt") else {}
+    reason = f"; planned for then: {said['why']}" if said.get("why") else ""
+    preemptor = f" for job {said['preemptor']}" if said.get("preemptor") else ""
+    return f"{_ORDERS[row.type]}{preemptor} ordered: {row.outcome or 'no answer known'}{code}{reason}"
 
 
 def _describe_event(event: Event) -> str:

@@ -32,6 +32,7 @@ from schedd.wire import (
     JobQueued,
     NodeChanged,
     NodeFacts,
+    Preempt,
     ShareFacts,
     Snapshot,
 )
@@ -318,6 +319,23 @@ def test_an_ended_job_keeps_why_it_was_planned_for_its_start(store: Store) -> No
     store.record_decisions(1, batch, [replace(run(2, "1.srv", 1990), why="job 7 ended")])
     texts = [moment.text for moment in store.job_timeline(1, "1.srv") if moment.kind == "decision"]
     assert texts == ["start ordered: no answer known; planned for then: job 7 ended"]
+
+
+def test_a_preempted_job_keeps_for_which_job_it_was_preempted(store: Store) -> None:
+    batch = append_events(store, queued(1))
+    order = Preempt(
+        id="d9",
+        cause="epoch:1",
+        time=2000,
+        job_id="1.srv",
+        started=1990,
+        method="requeue",
+        preemptor="2.srv",
+        expires=2060,
+    )
+    store.record_decisions(1, batch, [order])
+    texts = [moment.text for moment in store.job_timeline(1, "1.srv") if moment.kind == "decision"]
+    assert texts == ["preemption for job 2.srv ordered: no answer known"]
 
 
 def test_within_a_second_a_decision_precedes_its_answer_and_starts_follow_the_request(
