@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from schedd.dialect.moldable import with_walltime
 from schedd.engine import LimitBook, ParsedRequest, PlanSnapshot, RequestReader, variants_in_what_if
@@ -17,19 +18,36 @@ class NotUnderstood(ValueError):
 
 
 class SubmittedRequests:
-    """Reader of the requests of hypothetical jobs. ``plan`` is the plan that the jobs would come into."""
+    """Reader of the requests of hypothetical jobs. ``plan`` is the plan that the jobs would come into.
+
+    One thread at a time may use it.
+    """
 
     def __init__(
         self, published: PlanSnapshot, limits: LimitBook, plan: Plan, uncounted: Collection[str]
     ) -> None:
         self._published = published
+        self._limits = limits
+        self._nodes = plan.nodes
+        self._uncounted = uncounted
         self._obeyed = published.settings.site.obeyed
-        self._reader = RequestReader(published.settings)
-        self._reader.set_nodes(plan.nodes, uncounted)
-        self._reader.set_shared(limits.shared)
-        self._reader.set_types(limits.types)
-        self._adapter_amounts = adapter_amounts(published.nodes)
-        self._hosts = sum(facts.cpus > 0 for facts in published.nodes.values())
+
+    @cached_property
+    def _reader(self) -> RequestReader:
+        """Made for the first question: most forks of a plan get none, and it reads all nodes."""
+        reader = RequestReader(self._published.settings)
+        reader.set_nodes(self._nodes, self._uncounted)
+        reader.set_shared(self._limits.shared)
+        reader.set_types(self._limits.types)
+        return reader
+
+    @cached_property
+    def _adapter_amounts(self) -> frozenset[str]:
+        return adapter_amounts(self._published.nodes)
+
+    @cached_property
+    def _hosts(self) -> int:
+        return sum(facts.cpus > 0 for facts in self._published.nodes.values())
 
     def variants(self, facts: JobFacts) -> Sequence[JobFacts]:
         """Return the alternatives of a job, as the server would accept it."""
