@@ -272,12 +272,16 @@ def test_history_of_a_storm_is_recorded_while_a_large_cluster_is_busy(
 
 def test_checkpoint_starts_the_history(store: Store) -> None:
     journal = DurableJournal(store, "c", 1000, every=0)
+
+    def records(event: int) -> bool:
+        journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000)
+        return last_recorded_event(store) == event
+
     journal.commit_events([queued(number) for number in range(1_100)], 1000)
     assert last_recorded_event(store) == 0
-    wait_until(lambda: journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000))
-    journal.commit_events([snapshot(1, 1500, *(f"{job}.srv" for job in range(1_300)))], 1000)
-    wait_until(lambda: journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000))
-    wait_until(lambda: last_recorded_event(store) == 1_101)
+    wait_until(lambda: records(1_100))
+    journal.commit_events([snapshot(1_100, 1500, *(f"{job}.srv" for job in range(1_300)))], 1000)
+    wait_until(lambda: records(1_101))
     assert owners(store, 1_300) == {"ann"}
     journal.close()
 
