@@ -227,7 +227,7 @@ def _run_files(
     except pytest.exit.Exception as stop:
         send(str(stop))
     except KeyboardInterrupt:
-        pass
+        send("a worker was interrupted: the rest of its tests did not run")
     finally:
         faulthandler.dump_traceback_later(_LAST_TEARDOWN_S, exit=True)
         try:
