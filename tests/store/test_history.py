@@ -251,6 +251,22 @@ def test_history_waits_while_a_large_cluster_is_busy(store: Store, monkeypatch: 
     journal.close()
 
 
+def test_snapshot_that_is_half_recorded_waits_while_a_large_cluster_is_busy(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took a sixth of the time in which the jobs of a large snapshot were planned."""
+    monkeypatch.setattr("schedd.store.history_recorder._MIN_PAUSE_S", 1)
+    journal = DurableJournal(store, "c", 1000, every=0.0)
+    history = journal._history
+    journal.commit_events([snapshot(1, 1500, *(f"{job}.srv" for job in range(3_000)))], 1000)
+    history.start(1000, 1, busy=False)
+    wait_until(lambda: owners(store, 1) == {"ann"})
+    history.start(1000, 1, busy=True)
+    wait_until(lambda: not history._is_running)
+    assert journal.history_events_behind == 1
+    journal.close()
+
+
 def test_history_of_a_storm_is_recorded_while_a_large_cluster_is_busy(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
