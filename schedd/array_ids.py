@@ -22,7 +22,8 @@ def array_name(name: str, job: str) -> str:
 def submission_order(job: str) -> tuple[int, int, str]:
     """Return the sort key of job ids in order of submission: number, index of the subjob, id.
 
-    Servers tell times in whole seconds; this breaks the ties. Ids without a number are last.
+    Times of submission are whole seconds: jobs of the same second are ordered by this. Ids without a number
+    are last.
     """
     found = _SEQUENCE.match(job)
     if found is None:

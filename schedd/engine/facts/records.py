@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from schedd.array_ids import submission_order
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.model import Never, WaitingFor
 from schedd.policy.demand import Demand
@@ -332,3 +333,8 @@ class JobRecord:
         facts = self.facts
         since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
         return max(since, self.eligible_since) if facts.starts > 1 else since
+
+
+def submission_key(record: JobRecord) -> tuple[int, tuple[int, int, str]]:
+    """Return the sort key of jobs in order of submission; within a second their numbers decide."""
+    return record.facts.submitted, submission_order(record.id)

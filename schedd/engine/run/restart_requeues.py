@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from schedd.array_ids import submission_order
 from schedd.engine.component.placement_hooks import component_confinement
-from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.records import Cause, JobRecord, Phase, submission_key
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.promises import make_promise, record_plan_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
@@ -56,15 +56,11 @@ def _jobs_after(
     the same time, those submitted later; of the same second, those with a larger number.
     """
     later: npt.NDArray[np.bool_] = waits_since > since
-    turn = _submission(record)
+    turn = submission_key(record)
     for slot in np.flatnonzero(waits_since == since).tolist():
         other = state.by_slot[slot]
-        later[slot] = other is not None and _submission(other) > turn
+        later[slot] = other is not None and submission_key(other) > turn
     return later
-
-
-def _submission(record: JobRecord) -> tuple[int, tuple[int, int, str]]:
-    return record.facts.submitted, submission_order(record.id)
 
 
 def _move_before(state: EngineState, event: str, record: JobRecord, later: npt.NDArray[np.bool_]) -> None:

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from schedd.array_ids import submission_order
-from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.records import Cause, JobRecord, Phase, submission_key
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
 from schedd.features.accounts.rules import find_account, hold_for_run, wait_for_funds
@@ -44,13 +43,7 @@ def follow_changes(state: EngineState, event: str) -> None:
         for record in state.records.values()
         if record.id not in book.holds and (everybody or find_account(rules, record.facts) in due)
     ]
-    records.sort(
-        key=lambda one: (
-            -state.rank[one.slot] if one.slot >= 0 else 0,
-            one.facts.submitted,
-            submission_order(one.id),
-        )
-    )
+    records.sort(key=lambda one: (-state.rank[one.slot] if one.slot >= 0 else 0, submission_key(one)))
     for record in records:
         _examine(state, state.records[record.id], event)
     for name in list(book.due):

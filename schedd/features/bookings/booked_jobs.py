@@ -1,7 +1,6 @@
 """Jobs that name a booking, and their planning when it has room."""
 
-from schedd.array_ids import submission_order
-from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.records import Cause, JobRecord, Phase, submission_key
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job
 from schedd.engine.place.slot_requests import refresh_request
@@ -24,9 +23,7 @@ def jobs_that_wait(state: EngineState, name: str) -> list[JobRecord]:
 def plan_waiting_jobs(state: EngineState, event: str, name: str) -> None:
     """Start the possible jobs of the booking, by time of submission."""
     words = f"there is room in reservation {booking_table(state)[name].shown}"
-    for record in sorted(
-        jobs_that_wait(state, name), key=lambda one: (one.facts.submitted, submission_order(one.id))
-    ):
+    for record in sorted(jobs_that_wait(state, name), key=submission_key):
         refresh_request(state, record)
         state.refit(record)
         plan_job(state, record, event, Cause.RELEASED, words)

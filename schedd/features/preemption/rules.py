@@ -8,9 +8,8 @@ until the victims are gone. *Over*: the preemptor starts as any other job.
 from dataclasses import replace
 from typing import Final
 
-from schedd.array_ids import submission_order
 from schedd.engine.component.hook_values import PreemptedRun
-from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.records import Cause, JobRecord, Phase, submission_key
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.promises import loosen_bound, record_move, record_new_places
 from schedd.engine.rank.quarantine import JobErrorGuard
@@ -135,13 +134,7 @@ def plan_preemptions(state: EngineState, event: str) -> None:
             part.tried.pop(job, None)
         elif state.now >= part.tried.get(job, -1) + _EXAMINED_EVERY_S and job not in part.planned:
             due.append(record)
-    due.sort(
-        key=lambda one: (
-            -int(state.rank[one.slot]) if one.slot >= 0 else 0,
-            one.facts.submitted,
-            submission_order(one.id),
-        )
-    )
+    due.sort(key=lambda one: (-int(state.rank[one.slot]) if one.slot >= 0 else 0, submission_key(one)))
     settings = preemption_settings(state)
     for record in due[:_MOST_EXAMINED]:
         part.tried[record.id] = state.now

@@ -11,14 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from schedd.array_ids import submission_order
 from schedd.dialect.advres import read_advres
 from schedd.dialect.units import format_walltime
 from schedd.engine.component.hook_values import Restriction
 from schedd.engine.component.placement_hooks import is_own_reservation
 from schedd.engine.facts.job_requests import ParsedRequest, open_gates
 from schedd.engine.facts.phases import Step, apply_step
-from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.records import Cause, JobRecord, Phase, submission_key
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES, are_many, queue_reevaluation
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.placement import plan_job, replan_displaced
@@ -222,10 +221,7 @@ def _plan_again(state: EngineState, records: Sequence[JobRecord], event: str, wo
         state.refit(record)
         if not _admits_still(state, record, too_large):
             state.store_record(end_promise(state, record, event, words))
-    order = sorted(
-        records,
-        key=lambda one: (starts.get(one.id, FOREVER), one.facts.submitted, submission_order(one.id)),
-    )
+    order = sorted(records, key=lambda one: (starts.get(one.id, FOREVER), submission_key(one)))
     if are_many(records) and state.policy is None:
         for record in placed:
             _await_place(state, state.records[record.id])

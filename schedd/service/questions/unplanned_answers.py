@@ -63,7 +63,7 @@ class UnplannedAnswers:
     ) -> Answer | None:
         """Return the answer under a policy that plans no starts; None: this policy plans them.
 
-        ``only``: the job has no other alternative, so it waits in vain if it fits on no nodes.
+        ``only``: the job has no other alternative, so it can never run if it fits on no nodes.
         """
         if self.plans_starts:
             return None

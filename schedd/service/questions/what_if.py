@@ -57,7 +57,7 @@ class WhatIfAnswer:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfQuestion:
-    """One job on a plan whose searches are limited to the work of a question.
+    """A question about the start of one job.
 
     ``trial`` has the job in the form that is planned, ``forms`` in each form that may be planned.
     """
