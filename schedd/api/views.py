@@ -200,8 +200,10 @@ class EndedJobView:
     ended: int | None
     """Null where that is not noted yet."""
     exit_status: int | None
-    how: Literal["", "ended", "deleted", "gone"]
-    """`ended` by itself, `deleted`, or `gone` from the server's state."""
+    how: Literal["", "ended", "deleted", "moved", "gone"]
+    """`ended` by itself, `deleted`, `moved` to another server, or `gone` from the server's state."""
+    moved_to: str
+    """Of a moved job the destination, `queue@server`; otherwise empty."""
     displayed_start: int | None
     """The planned start published last."""
     expected_start: int | None

@@ -86,7 +86,8 @@ def _job_lines(past: JobHistory) -> list[str]:
         lines.append(f"  started {_format_time(past.started)}{again} on {where}")
     if past.ended is not None:
         status = f", exit status {past.exit_status}" if past.exit_status is not None else ""
-        lines.append(f"  {past.how} {_format_time(past.ended)}{status}")
+        how = f"moved to {past.moved_to}" if past.moved_to else past.how
+        lines.append(f"  {how} {_format_time(past.ended)}{status}")
     else:
         lines.append(f"  state {past.state}")
     return lines

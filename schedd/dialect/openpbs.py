@@ -74,18 +74,21 @@ def parse_openpbs(
     """Parse the request of an OpenPBS job. Its meaning is specified in ``docs/reference/requests.md``.
 
     ``resources`` is the job's ``Resource_List`` (or a user's input). ``schedselect``, the server's select
-    with defaults filled in, overrides ``select``. ``defaults`` are ``resources_default``, ``chunk_defaults``
-    the ``default_chunk`` of queue and server. ``shared``: names of resources of the whole cluster, which are
-    not part of the request. ``mem_per_core_default`` (KiB) is planned for chunks without a memory request, at
-    most their vmem. ``known_nodes`` distinguishes hosts from properties in ``nodes=``. ``generic``:
-    node-locked resources in the plan. ``types``: types of the server's resources; None: there is no server,
-    and the form of a value decides. ``levels``: values on nodes of resources that jobs do not consume.
-    ``kinds``: node classes, if the sharing of some nodes is decided by the node. ``runs``: the job has
-    started. ``obeyed``: requested resources that others obey. Raises RequestError.
+    with defaults filled in, overrides ``select``; the server writes it when it queues a job and adds its
+    defaults to the list, so no default of a later time applies, except the nodes of a queue. ``defaults`` are
+    ``resources_default``, ``chunk_defaults`` the ``default_chunk`` of queue and server. ``shared``: names of
+    resources of the whole cluster, which are not part of the request. ``mem_per_core_default`` (KiB) is
+    planned for chunks without a memory request, at most their vmem. ``known_nodes`` distinguishes hosts from
+    properties in ``nodes=``. ``generic``: node-locked resources in the plan. ``types``: types of the server's
+    resources; None: there is no server, and the form of a value decides. ``levels``: values on nodes of
+    resources that jobs do not consume. ``kinds``: node classes, if the sharing of some nodes is decided by
+    the node. ``runs``: the job has started. ``obeyed``: requested resources that others obey. Raises
+    RequestError.
     """
-    requested = RequestedResources(
-        {**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults
-    )
+    if schedselect.strip():
+        resources = {**resources, "select": schedselect}
+        defaults = {name: text for name, text in defaults.items() if name == "neednodes"}
+    requested = RequestedResources(resources, defaults)
     refuse_flags(requested.values)
     requested.ignore(obeyed)
     requested.ignore(

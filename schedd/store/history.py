@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Table, func, or_, select
 
 from schedd.store.codec import decode_event, replace_nul
-from schedd.store.history_writer import Row, job_changes, last_recorded_event
+from schedd.store.history_writer import MOVED_TO, Row, job_changes, last_recorded_event
 from schedd.store.records import JobHistory, NodeAlert, NodeHistory, PeriodUsage, RunUsage, TimelineEntry
 from schedd.store.tables import breaches, decisions, events, expected, jobs, nodes, promises, published_starts
 from schedd.wire import Event, JobAltered, JobDeleted, JobEnded, JobQueued, JobStarted
@@ -77,6 +77,7 @@ def total_cpus(connection: Connection, cluster: int) -> int:
 
 
 def _history_from_row(row: Mapping[str, Any]) -> JobHistory:
+    moved_to = row["how"].removeprefix(MOVED_TO) if row["how"].startswith(MOVED_TO) else ""
     return JobHistory(
         id=row["id"],
         owner=row["owner"],
@@ -90,7 +91,8 @@ def _history_from_row(row: Mapping[str, Any]) -> JobHistory:
         held=tuple((node, cpus) for node, cpus in json.loads(row.get("held") or "[]")),
         ended=row["ended"],
         exit_status=row["exit"],
-        how=row["how"],
+        how="moved" if moved_to else row["how"],
+        moved_to=moved_to,
     )
 
 
@@ -246,6 +248,8 @@ def _describe_event(event: Event) -> str:
         return "started on " + " ".join(f"{share.node}:{share.cpus}" for share in event.shares)
     if isinstance(event, JobEnded):
         return f"ended, exit status {event.exit_status}"
+    if isinstance(event, JobDeleted) and event.moved_to:
+        return f"{MOVED_TO}{event.moved_to}"
     if isinstance(event, JobQueued | JobAltered):
         asked = ",".join(f"{name}={value}" for name, value in event.job.resources.items())
         return f"{event.type.removeprefix('job_')} in {event.job.queue}: {asked}"

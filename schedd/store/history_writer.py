@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, bindparam, func, select, update
@@ -50,6 +50,7 @@ _RECORDED_TYPES = frozenset(
 """Types of events that change the history, except server snapshots."""
 _COMPARED_COLUMNS = ("owner", "queue", "name", "resources", "submitted", "state", "runs")
 """Columns that are compared with a job in a server snapshot."""
+MOVED_TO: Final = "moved to "  # beginning of the column `how` of a job that left for another server
 _NODES = TypeAdapter(list[NodeFacts])
 
 
@@ -79,8 +80,12 @@ def job_changes(event: Event) -> Row | None:
     if isinstance(event, JobEnded):
         return {"seen": event.time, "ended": event.time, "exit": event.exit_status, "how": "ended"}
     if isinstance(event, JobDeleted):
-        return {"seen": event.time, "ended": event.time, "exit": None, "how": "deleted"}
+        return {"seen": event.time, "ended": event.time, "exit": None, "how": _describe_leaving(event)}
     return None
+
+
+def _describe_leaving(event: JobDeleted) -> str:
+    return f"{MOVED_TO}{replace_nul(event.moved_to)}" if event.moved_to else "deleted"
 
 
 class _Replaced(Exception):

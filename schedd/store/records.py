@@ -207,8 +207,8 @@ class RetentionLimits:
 class JobHistory:
     """History of a job. ``started`` and ``held`` (nodes with cpus) belong to the last of its ``runs``.
 
-    ``how``: "ended" (by itself, with ``exit_status``), "deleted", or "gone" (missing from a snapshot); empty
-    while ``ended`` is None.
+    ``how``: "ended" (by itself, with ``exit_status``), "deleted", "moved" (to ``moved_to``), or "gone"
+    (missing from a snapshot); empty while ``ended`` is None.
     """
 
     id: str
@@ -224,6 +224,7 @@ class JobHistory:
     ended: int | None
     exit_status: int | None
     how: str
+    moved_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,8 @@ deliveries = Table(
 )
 
 # History of jobs: `seen` is the time of the job's last event. `started`, `held` (JSON: [[node, cpus], ...])
-# and `runs` describe its last run. `how`: "ended", "deleted", "gone" (missing from a snapshot), or empty
-# while `ended` is NULL.
+# and `runs` describe its last run. `how`: "ended", "deleted", "moved to " with the destination, "gone"
+# (missing from a snapshot), or empty while `ended` is NULL.
 jobs = Table(
     "jobs",
     metadata,

@@ -60,11 +60,14 @@ class JobReleased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDeleted:
-    """A job is gone without having run to its end here; its resources are free."""
+    """A job is gone without having run to its end here; its resources are free. ``moved_to`` is the
+    destination (``queue@server``) of a job that was moved to another server; empty: it was deleted.
+    """
 
     id: str
     time: int
     job_id: str
+    moved_to: str = ""
     type: Literal["job_deleted"] = "job_deleted"
 
 

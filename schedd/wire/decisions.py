@@ -18,7 +18,8 @@ class Run:
 
     Valid until ``expires`` (seconds since the epoch) and for the job's ``version`` as last reported.
     ``walltime`` (s) is set at the server first, for a job whose walltime the scheduler chooses. ``why`` is
-    the reason of the last move of its planned start.
+    the reason of the last move of its planned start. ``limits`` is the ``run_limits_version`` of its queue;
+    an older daemon sends none.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Run:
     expires: int
     walltime: int | None = None
     why: str = ""
+    limits: str = ""
     term: int = 0
     type: Literal["run"] = "run"
 

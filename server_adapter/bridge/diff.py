@@ -76,7 +76,7 @@ def endings(ended: Mapping[str, Ending], *, ids: Ids, now: int) -> Iterator[JobE
     for name, end in ended.items():
         moment = now if end.completed is None else end.completed
         if end.started is None and not end.shares:
-            yield JobDeleted(id=next(ids), time=moment, job_id=name)
+            yield JobDeleted(id=next(ids), time=moment, job_id=name, moved_to=end.moved_to)
             continue
         status = end.exit_status or 0
         yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=status, used=end.used)
@@ -150,7 +150,8 @@ class _Step:
                 unseen.append((end.started or self._now, job, end))
             else:
                 moment = self._now if end is None or end.completed is None else end.completed
-                yield JobDeleted(id=next(self._ids), time=moment, job_id=job.id)
+                where = "" if end is None else end.moved_to
+                yield JobDeleted(id=next(self._ids), time=moment, job_id=job.id, moved_to=where)
         for moment, job, end in sorted(unseen, key=lambda entry: entry[0]):
             yield JobStarted(id=next(self._ids), time=moment, job_id=job.id, shares=end.shares, by=end.by)
             yield self._ended(job, end)

@@ -37,7 +37,9 @@ def request_version(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """End of a job: exit status, time, last run if any; `by`: user of a manual start."""
+    """End of a job: exit status, time, last run if any; `by`: user of a manual start; `moved_to`:
+    `queue@server`, the destination of a job that was moved to another server.
+    """
 
     exit_status: int | None
     completed: int | None
@@ -45,6 +47,7 @@ class Ending:
     starts: int
     shares: tuple[ShareFacts, ...]
     by: str = ""
+    moved_to: str = ""
 
     @property
     def used(self) -> int | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from schedd.wire import JobFacts, Run
+from schedd.wire.run_limits import run_limits_version
 from server_adapter.bridge.facts import ACTIVE
 
 
@@ -79,6 +80,15 @@ def check_job(run: Run, job: JobFacts | None) -> RunCheck:
         return _refuse(f"the job is in state {job.state}")
     if job.version != run.version:
         return _refuse("the job was altered since the decision")
+    return RunCheck(RunVerdict.RUN)
+
+
+def check_limits(run: Run, server: Mapping[str, str], queue: Mapping[str, str]) -> RunCheck:
+    """Check that the limits on running jobs, of the server and of the job's queue, are those of the decision.
+    A decision without a version of them is not checked.
+    """
+    if run.limits and run.limits != run_limits_version(server, queue):
+        return _refuse("a limit of the server or the queue was changed since the decision")
     return RunCheck(RunVerdict.RUN)
 
 

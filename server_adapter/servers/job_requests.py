@@ -1,27 +1,52 @@
 """Requests that both families share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
+from schedd.wire import Run
 from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.batch.connection import BatchConnection
 from server_adapter.batch.requests import ManageRequest, StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
+from server_adapter.bridge.facts import Values
+from server_adapter.bridge.run_checks import RunCheck, RunVerdict, check_limits
 from server_adapter.dis import Attribute
 
 SCHEDULING_QUERY: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 """Whether the server's attribute ``scheduling`` is set."""
 
 
-STARTED_QUERY: Final = StatusRequest(code=RequestCode.STATUS_QUEUE, attributes=(Attribute("started"),))
-"""Whether each queue is started."""
+SERVER_QUERY: Final = StatusRequest(code=RequestCode.STATUS_SERVER)
+QUEUE_QUERY: Final = StatusRequest(code=RequestCode.STATUS_QUEUE)
+"""All attributes, as in a reading: limits in another notation would seem to be others."""
 
 
-def stopped_queues(queues: Iterable[DescribedObject]) -> frozenset[str]:
-    """Return the queues that start no jobs, by the answer to ``STARTED_QUERY``. A server runs jobs of such a
-    queue if it is asked to, and tells no scheduler that a queue was stopped.
+@dataclass(frozen=True, slots=True)
+class StartConditions:
+    """Attributes of the server and its queues right before a run. A server runs jobs that violate them if it
+    is asked to, and does not tell its scheduler that a queue was stopped or a limit was changed.
     """
-    return frozenset({one.name for one in queues if one.values.get("started", "").lower().startswith("f")})
+
+    server: Values
+    queues: Mapping[str, Values]
+
+    @property
+    def scheduling(self) -> bool:
+        """Whether the server's ``scheduling`` is not False."""
+        return not self.server.get("scheduling", "True").lower().startswith("f")
+
+    def check(self, run: Run, queue: str, *, reserved: bool = False) -> RunCheck:
+        """Check a run of a job in this queue; ``reserved``: the queue of a reservation may start later."""
+        values = self.queues.get(queue, {})
+        if values.get("started", "").lower().startswith("f") and not reserved:
+            return RunCheck(RunVerdict.REFUSE, f"queue {queue} is stopped")
+        return check_limits(run, self.server, values)
+
+
+def start_conditions(server: Sequence[DescribedObject], queues: Iterable[DescribedObject]) -> StartConditions:
+    """Return the conditions by the answers to ``SERVER_QUERY`` and ``QUEUE_QUERY``."""
+    return StartConditions(server[0].values if server else {}, {one.name: one.values for one in queues})
 
 
 class DescribingConnection(Protocol):

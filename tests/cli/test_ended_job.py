@@ -42,6 +42,15 @@ def test_only_ended_jobs_are_reported_as_ended(
     assert capsys.readouterr().out.splitlines()[0] == f"job 1.srv STDIN: alice, batch, {stands}"
 
 
+def test_a_moved_job_names_its_destination(capsys: pytest.CaptureFixture[str]) -> None:
+    past = JsonObject(KNOWN, ended=2_000, how="moved", moved_to="workq@far")
+    session = SimpleNamespace(
+        client=SimpleNamespace(history=lambda _: JsonObject(job="1.srv", past=past)), now=3_000
+    )
+    show_ended_job(cast("Session", session), "1", UNKNOWN, as_json=False)
+    assert ", moved to workq@far" in capsys.readouterr().out
+
+
 def test_the_start_is_compared_with_the_forecast_and_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     """The last published estimate of either kind was called *the* estimate."""
     moments = [

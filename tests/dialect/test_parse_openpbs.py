@@ -20,6 +20,15 @@ def test_schedselect_overrides_select() -> None:
     assert request == Request((Chunk(2, 3, GIB),))
 
 
+def test_a_default_that_was_set_after_the_job_was_queued_does_not_apply_to_it() -> None:
+    later = {"walltime": "0:01:00", "place": "excl", "lic": "1", "neednodes": "of_queue=fat"}
+    queued = parse_openpbs({"select": "1"}, schedselect="1:ncpus=1", defaults=later, shared=["lic"])
+    assert (queued.walltime, queued.exclusive) == (None, False)
+    assert queued.chunks[0].features == (frozenset({"of_queue=fat"}),)
+    asked = parse_openpbs({"select": "1"}, defaults=later, shared=["lic"])
+    assert (asked.walltime, asked.exclusive) == (60, True)
+
+
 def test_chunk_defaults_fill_missing_amounts() -> None:
     request = parse_openpbs({"select": "1:ncpus=2+1:mem=2gb"}, chunk_defaults={"mem": "1gb", "ncpus": "4"})
     assert request.chunks == (Chunk(1, 2, GIB), Chunk(1, 4, 2 * GIB))

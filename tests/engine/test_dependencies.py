@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Cause, Engine
-from schedd.wire import ShareFacts
+from schedd.wire import JobDeleted, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -158,6 +158,35 @@ def test_job_with_an_unreleased_dependency_gives_up_its_placement() -> None:
         cluster.view("2").why == "waiting for its dependency afterok:1; job 1 is over or not of this cluster"
     )
     assert cluster.runs("3") == [160]
+
+
+@pytest.mark.parametrize(("moved_to", "how"), [("", "was deleted"), ("workq@far", "was moved to workq@far")])
+def test_job_behind_one_that_left_loses_its_start_at_once_unless_it_is_released(
+    moved_to: str, how: str
+) -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("0")
+    cluster.submit("1")
+    chained(cluster, "2", "afterany:1")
+    chained(cluster, "3", "afterany:1")
+    left = JobDeleted(id="left", time=T, job_id="1", moved_to=moved_to)
+    cluster.send(left, *cluster.server.release("3"))
+    view = cluster.view("2")
+    assert (view.planned_start, cluster.start("3")) == (None, 100)
+    assert view.why == "waiting for its dependency afterany:1; job 1 is over or not of this cluster"
+    assert view.last_change is not None
+    assert view.last_change.words == f"job 1, which it waits for, {how}"
+
+
+def test_job_behind_an_array_keeps_its_start_until_the_last_subjob_left() -> None:
+    cluster = Cluster(nodes=2)
+    for index in (1, 2):
+        cluster.submit(f"9[{index}].s", array="9[].s")
+    chained(cluster, "2", "afterany:9[].s")
+    cluster.send(JobDeleted(id="a", time=T, job_id="9[1].s"))
+    assert cluster.start("2") == 100
+    cluster.send(JobDeleted(id="b", time=T, job_id="9[2].s"))
+    assert cluster.start("2") is None
 
 
 def test_user_hold_precedes_the_dependency() -> None:

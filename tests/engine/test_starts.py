@@ -18,12 +18,14 @@ from schedd.wire import (
     JobQueued,
     JobStarted,
     NodeChanged,
+    QueueFacts,
     Run,
     RunAccepted,
     RunRefused,
     ServerFacts,
     ShareFacts,
 )
+from schedd.wire.run_limits import run_limits_version
 from server_adapter.servers.openpbs.vnode_capacity import VNODES_FULL
 from tests.engine.cluster import Cluster, T
 
@@ -46,6 +48,16 @@ def test_run_decision_has_nodes_expiry_and_job_version() -> None:
     run = _decision(cluster, "1")
     assert run.shares == (ShareFacts("n1", 2, 2 << 20), ShareFacts("n2", 2, 2 << 20))
     assert (run.time, run.expires, run.version, run.cause) == (T, T + 60, "v:1", "sim:2")
+
+
+def test_run_decision_has_the_version_of_the_limits_of_its_queue() -> None:
+    cluster = Cluster()
+    limits = {"max_run": "[u:PBS_GENERIC=3]", "max_queued": "9"}
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="batch", limits=limits)))
+    cluster.submit("1", "1:ppn=1", queue="batch")
+    found = _decision(cluster, "1").limits
+    assert found == run_limits_version({}, {"max_run": "[u:PBS_GENERIC=3]"})
+    assert found not in (run_limits_version({}, {}), run_limits_version(limits, {}))
 
 
 def test_job_starts_at_its_planned_start_and_not_before() -> None:

@@ -117,6 +117,13 @@ def test_history_covers_deleted_and_altered_jobs(store: Store) -> None:
     assert (second.started, second.runs, second.ended, second.how) == (None, 0, 1600, "deleted")
 
 
+def test_history_tells_where_a_job_was_moved(store: Store) -> None:
+    append_events(store, queued(1), JobDeleted(id="m", time=1600, job_id="1.srv", moved_to="workq@far"))
+    first = recorded_history(store, "1.srv")
+    assert (first.ended, first.how, first.moved_to) == (1600, "moved", "workq@far")
+    assert store.job_timeline(1, "1.srv")[-1].text == "moved to workq@far"
+
+
 def snapshot(number: int, time: int, *jobs: str, complete: bool = True, **changes: object) -> Snapshot:
     found = tuple(replace(facts(job), **changes) for job in jobs)  # type: ignore[arg-type]
     nodes = (NodeFacts(name="n1", cpus=4), NodeFacts(name="n2", cpus=8, state="down"))

@@ -26,6 +26,7 @@ class Dependents:
         self._again_at: dict[str, int] = {}
         self._next = FOREVER
         self._changed: set[str] = set()
+        self._left: dict[str, str] = {}
         self._columns: tuple[Ints, ...] = ()
 
     def note_record(self, before: JobRecord | None, record: JobRecord | None) -> None:
@@ -37,6 +38,20 @@ class Dependents:
                 self._note(one)
         if _edges(before) != _edges(record):
             self._changed |= self._unplanned  # a circle of dependencies may have been closed or opened
+
+    def note_leaving(self, record: JobRecord, how: str) -> None:
+        """A job was deleted or moved to another server, as ``how`` says, and did not end here."""
+        for name in (record.id, record.facts.array):
+            if name in self._waiting_for:
+                self._left[name] = how
+
+    def how_it_left(self, name: str) -> str:
+        """Return how a job, or the last job of an array, left in this batch; empty: it did not, or ended."""
+        return self._left.get(name, "")
+
+    def forget_leaving(self) -> None:
+        """The dependents of all jobs that left have been examined."""
+        self._left.clear()
 
     def _note(self, record: JobRecord) -> None:
         if record.id in self._depend:

@@ -93,6 +93,19 @@ def without_start(state: "EngineState", links: tuple[DependencyLink, ...]) -> bo
     return any(met_at(state, link.kind, one) is None for link in links for one in _jobs(state, link))
 
 
+def find_left_prerequisite(state: "EngineState", links: tuple[DependencyLink, ...]) -> str:
+    """Return which prerequisite was deleted or moved away in this batch, as a sentence; empty: none.
+
+    If the server still holds the dependent job then, its release is not a matter of seconds: it may wait for
+    a job on another server.
+    """
+    for link in links:
+        how = state.dependents.how_it_left(link.job)
+        if how and not _jobs(state, link):
+            return f"job {link.job}, which it waits for, {how}"
+    return ""
+
+
 def last_prerequisite(state: "EngineState", links: tuple[DependencyLink, ...]) -> str:
     """Return the name of the job that meets its link last, or without a planned start: a clause begins so."""
     moments = [(met_at(state, link.kind, one), one.id) for link in links for one in _jobs(state, link)]

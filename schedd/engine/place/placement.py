@@ -319,6 +319,7 @@ def follow_dependencies(state: EngineState, event: str) -> None:
         with JobErrorGuard(state, job_id, event):
             if _follow_dependency(state, state.records[job_id], event):
                 index.note_plan(state.plan, state.by_slot)
+    index.forget_leaving()
 
 
 def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> bool:
@@ -340,6 +341,9 @@ def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> boo
         return False
     if state.plan.state(slot) != PLANNED:
         return False
+    if left := dependencies.find_left_prerequisite(state, record.behind):
+        replan(state, record, event, Cause.CHAIN, left)
+        return True
     if dependencies.without_start(state, record.behind):
         name = dependencies.last_prerequisite(state, record.behind)
         replan(state, record, event, Cause.CHAIN, f"{name} has no planned start any more")

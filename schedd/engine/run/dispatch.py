@@ -45,6 +45,7 @@ from schedd.engine.run.start_outages import is_refused_by_server, next_start_att
 from schedd.plan.columns import PLANNED
 from schedd.plan.records import Take
 from schedd.wire import Run, ShareFacts
+from schedd.wire.run_limits import run_limits_version
 
 _AGAIN = 30  # first backoff in seconds of a due job that the server has not released
 _RELEASED_WITHIN = 60
@@ -189,6 +190,7 @@ def _order_run(
     expires = state.now + state.settings.decision_expiry
     if confined is not None:
         expires = min(expires, confined.start_by)
+    queue = state.queues.get(record.facts.queue)
     decision = Run(
         id=state.next_decision(),
         cause=event,
@@ -199,6 +201,7 @@ def _order_run(
         expires=expires,
         walltime=walltime_at_start(state, record),
         why=last_move_words(state, slot),
+        limits=run_limits_version(state.server.limits, queue.limits if queue is not None else {}),
     )
     state.decisions.append(decision)
     state.dispatched[record.id] = None

@@ -293,7 +293,10 @@ def on_job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """Handle the end or deletion of a job; an unknown job is ignored."""
     record = state.records.get(event.job_id)
     if not isinstance(event, JobEnded):
-        _remove_job(state, event.id, event.job_id, "was deleted", event.time)
+        how = f"was moved to {event.moved_to}" if event.moved_to else "was deleted"
+        if record is not None:
+            state.dependents.note_leaving(record, how)
+        _remove_job(state, event.id, event.job_id, how, event.time)
     elif record is None or record.phase is not Phase.RUNNING or record.facts.run_lost:
         _remove_job(state, event.id, event.job_id, "ended", event.time)
     else:

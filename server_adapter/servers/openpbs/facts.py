@@ -99,7 +99,8 @@ _STATES: Final[Mapping[str, JobLetter]] = {
     "S": "S",
     "U": "S",
 }
-_OVER: Final = frozenset({"F", "X", "M"})
+_MOVED: Final = "M"
+_OVER: Final = frozenset({"F", "X", _MOVED})
 _HOLDS: Final = frozenset("uosp")
 _DOWN: Final = frozenset({"down", "Stale", "state-unknown", "unknown", "unresolvable"})
 _DRAIN: Final = frozenset({"offline", "provisioning", "wait-provisioning", "sleep", "maintenance"})
@@ -195,7 +196,8 @@ def is_over(values: Values) -> bool:
 def ending(values: Values) -> Ending:
     """Return the end of a job in state F, X or M, from the server's history.
 
-    The `obittime` of a job that was deleted in its queue is the end of an earlier run.
+    The `obittime` of a job that was deleted in its queue is the end of an earlier run. The queue of a moved
+    job is its destination, with the server.
     """
     held = shares(values.get("exec_vnode", ""))
     return Ending(
@@ -204,6 +206,7 @@ def ending(values: Values) -> Ending:
         started=parse_time(values.get("stime")) if held else None,
         starts=max(0, parse_number(values.get("run_count")) or 0),
         shares=held,
+        moved_to=values.get("queue", "") if values.get("job_state") == _MOVED else "",
     )
 
 

@@ -28,7 +28,7 @@ from server_adapter.openpbs.codes import BUSY, NO_SUCH_JOB, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import parent, seconds
 from server_adapter.servers.decided_walltimes import DecidedWalltimes
-from server_adapter.servers.job_requests import SCHEDULING_QUERY, STARTED_QUERY, stopped_queues
+from server_adapter.servers.job_requests import QUEUE_QUERY, SERVER_QUERY, StartConditions, start_conditions
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import (
@@ -77,8 +77,7 @@ class PreRunView:
     """
 
     expires: float
-    scheduling: bool
-    stopped: frozenset[str]  # queues
+    conditions: StartConditions
     jobs: dict[str, Values | None]
     vnodes: dict[str, DescribedObject]
     spent: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -244,7 +243,7 @@ class OpenPBSStarter:
     async def _check(self, connection: OpenPBSConnection, run: Run, view: PreRunView) -> _Checked:
         """Check the decision against this view, and remove the job from the view."""
         values = view.jobs.pop(run.job_id)
-        if not view.scheduling:
+        if not view.conditions.scheduling:
             return _Checked(RunCheck(RunVerdict.REFUSE, "the server's scheduling is False"))
         check = check_job(run, self._living(run.job_id, values))
         if check.verdict is not RunVerdict.RUN or values is None:
@@ -254,9 +253,8 @@ class OpenPBSStarter:
             reason = f"queue {queue} is not in this scheduler's partition"
             return _Checked(RunCheck(RunVerdict.REFUSE, reason), values)
         reserved = bool(values.get("reserve_ID"))
-        if queue in view.stopped and not reserved:
-            return _Checked(RunCheck(RunVerdict.REFUSE, f"queue {queue} is stopped"), values)
-        if reserved:
+        check = view.conditions.check(run, queue, reserved=reserved)
+        if check.verdict is RunVerdict.RUN and reserved:
             check = await self._check_reservation_started(connection, queue)
         if check.verdict is not RunVerdict.RUN:
             return _Checked(check, values)
@@ -301,15 +299,14 @@ class OpenPBSStarter:
         others = list(islice(self._waiting.values(), _TOGETHER - 1))
         names = dict.fromkeys(name for one in (run, *others) for name in self._names(one))
         server, queues, jobs, found = await asyncio.gather(
-            connection.describe(SCHEDULING_QUERY),
-            connection.describe(STARTED_QUERY),
+            connection.describe(SERVER_QUERY),
+            connection.describe(QUEUE_QUERY),
             self._jobs(connection, dict.fromkeys(one.job_id for one in (run, *others))),
             self._vnodes(connection, names),
         )
-        off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
         vnodes = {one.name: one for one in found}
-        expires, stopped = view_expiry(began, time.monotonic()), stopped_queues(queues)
-        view = self._latest_view = PreRunView(expires, not off, stopped, jobs, vnodes)
+        expires = view_expiry(began, time.monotonic())
+        view = self._latest_view = PreRunView(expires, start_conditions(server, queues), jobs, vnodes)
         return view, False
 
     async def verify_run(self, run: Run) -> RunCheck:

@@ -18,7 +18,7 @@ from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerd
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.bridge.state import ServerState
 from server_adapter.servers.decided_walltimes import DecidedWalltimes
-from server_adapter.servers.job_requests import SCHEDULING_QUERY, STARTED_QUERY, stopped_queues
+from server_adapter.servers.job_requests import QUEUE_QUERY, SERVER_QUERY, StartConditions, start_conditions
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import array_id, ending, job_facts, node_state
 from server_adapter.servers.torque.link import TorqueLink
@@ -46,8 +46,7 @@ class _NodeView:
     """
 
     expires: float
-    scheduling: bool
-    stopped: frozenset[str]  # queues
+    conditions: StartConditions
     nodes: dict[str, FreeNodeCapacity]
 
     def covers(self, run: Run, now: float) -> bool:
@@ -133,7 +132,8 @@ class TorqueStarter:
         await self._restore_walltime(connection, run.job_id)  # of an attempt that was interrupted
         while True:
             view, shared = await self._view(connection, run)
-            job = _living(run.job_id, await self._job(connection, run.job_id)) if view.scheduling else None
+            known = await self._job(connection, run.job_id) if view.conditions.scheduling else None
+            job = _living(run.job_id, known)
             check = _check(run, job, view)
             if view is not self._latest_view and check.verdict is RunVerdict.RUN:
                 continue  # another decision made a newer view, which does not count this run
@@ -241,13 +241,12 @@ class TorqueStarter:
 
     async def _make_view(self, connection: TorqueConnection, run: Run) -> _NodeView:
         began = time.monotonic()
-        server = await connection.describe(SCHEDULING_QUERY)
-        off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
-        stopped = stopped_queues(await connection.describe(STARTED_QUERY))
+        server = await connection.describe(SERVER_QUERY)
+        conditions = start_conditions(server, await connection.describe(QUEUE_QUERY))
         waiting = (run, *self._waiting.values())
         names = list(dict.fromkeys(share.node for one in waiting for share in one.shares))
         nodes = await self._nodes(connection, names)
-        view = self._latest_view = _NodeView(view_expiry(began, time.monotonic()), not off, stopped, nodes)
+        view = self._latest_view = _NodeView(view_expiry(began, time.monotonic()), conditions, nodes)
         return view
 
     async def _job(self, connection: TorqueConnection, job: str) -> Values | None:
@@ -275,13 +274,14 @@ class TorqueStarter:
 
 
 def _check(run: Run, job: JobFacts | None, view: _NodeView) -> RunCheck:
-    if not view.scheduling:
+    if not view.conditions.scheduling:
         return RunCheck(RunVerdict.REFUSE, "the server's scheduling is False")
     check = check_job(run, job)
     if check.verdict is not RunVerdict.RUN:
         return check
-    if job is not None and job.queue in view.stopped:
-        return RunCheck(RunVerdict.REFUSE, f"queue {job.queue} is stopped")
+    check = view.conditions.check(run, job.queue) if job is not None else check
+    if check.verdict is not RunVerdict.RUN:
+        return check
     return check_nodes(run, view.nodes)
 
 

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from schedd.wire import Run, ShareFacts
+from schedd.wire.run_limits import run_limits_version
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.bridge.state import ServerState
@@ -89,6 +91,21 @@ async def test_nothing_starts_in_a_queue_that_was_stopped_since_the_last_reading
         server.cluster.queue(name).attributes["started"] = "False"
         outcome = await starter.run(make_run(state, job, "node1"), lambda: None)
     assert (outcome.accepted, outcome.text) == (False, f"queue {name} is stopped")
+
+
+async def test_nothing_starts_by_a_limit_that_was_changed_since_the_decision(server: EmulatedServer) -> None:
+    job = server.submit(resources={"nodes": "1", "walltime": "01:00:00"}, runtime=600.0)
+    async with starting(server) as (starter, reader):
+        state = await reader.read()
+        name = state.jobs[job].queue
+        limits = run_limits_version(state.server.limits, state.queues[name].limits)
+        decision = replace(make_run(state, job, "node1"), limits=limits)
+        server.cluster.queue(name).attributes["max_user_run"] = "1"
+        outcome = await starter.run(decision, lambda: None)
+    assert (outcome.accepted, outcome.text) == (
+        False,
+        "a limit of the server or the queue was changed since the decision",
+    )
 
 
 async def test_pending_runs_count_against_their_node(server: EmulatedServer) -> None:

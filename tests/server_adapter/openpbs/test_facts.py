@@ -151,6 +151,13 @@ def test_a_job_that_was_deleted_after_a_requeue_ended_at_its_deletion_and_not_wi
     assert ending(values | {"exec_vnode": "(n1:ncpus=1)"}).completed == 160
 
 
+def test_a_moved_job_is_reported_with_its_destination() -> None:
+    """Recorded from 23.06: `queue` and comment of a moved job name the other server's queue."""
+    moved = {"job_state": "M", "substate": "91", "queue": "workq@far", "history_timestamp": "900"}
+    assert ending(moved).moved_to == "workq@far"
+    assert ending(moved | {"job_state": "F"}).moved_to == ""
+
+
 def test_the_exit_status_of_a_requeued_job_is_read_and_that_of_a_running_one_is_not() -> None:
     rerun = {"job_state": "Q", "run_count": "1", "Exit_status": "-11", "schedselect": "1:ncpus=1"}
     assert job_facts("1.s", rerun).exit_status == -11

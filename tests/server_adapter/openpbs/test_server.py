@@ -1,11 +1,13 @@
 """Reading and starting at an OpenPBS server, against a scripted one over real sockets."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from schedd.wire import ShareFacts
+from schedd.wire.run_limits import run_limits_version
 from schedd.wire.toml_files import SettingsError
 from server_adapter.batch.codes import RequestCode
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
@@ -109,6 +111,31 @@ async def test_nothing_starts_in_a_queue_that_was_stopped_since_the_last_reading
     async with site.peer.listening():
         refused = await start(site, tmp_path, ShareFacts("n1", 4))
     assert refused == (False, 0, "queue workq is stopped", False)
+
+
+@pytest.mark.parametrize("changed", ["server", "workq"])
+async def test_nothing_starts_by_a_limit_that_was_changed_since_the_decision(
+    tmp_path: Path, changed: str
+) -> None:
+    """A job passed a limit that had been lowered between the last reading and its start, seen with 23.06."""
+    site = Site(jobs={"1.s": dict(QUEUED)})
+    attributes = site.server if changed == "server" else site.queues["workq"]
+    attributes |= {"max_run": "[u:PBS_GENERIC=3]"}
+    async with site.peer.listening():
+        server = site.make_server(tmp_path)
+        await server.become_scheduler(lambda _: None)
+        state = await server.read()
+        limits = run_limits_version(state.server.limits, state.queues["workq"].limits)
+        decision = replace(run("1.s", state.jobs["1.s"].version, ShareFacts("n1", 4)), limits=limits)
+        attributes |= {"max_run": "[u:PBS_GENERIC=2]"}
+        outcome = await server.run(decision, lambda: None)
+        assert (outcome.accepted, outcome.text) == (
+            False,
+            "a limit of the server or the queue was changed since the decision",
+        )
+        attributes |= {"max_run": "[u:PBS_GENERIC=3]", "max_queued": "[u:PBS_GENERIC=9]"}
+        assert (await server.run(decision, lambda: None)).accepted
+        await server.close()
 
 
 async def test_a_queued_subjob_is_known_by_its_array(tmp_path: Path) -> None:
