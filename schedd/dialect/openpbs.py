@@ -27,6 +27,8 @@ from schedd.wire.resources import OWN_VNODE, is_adapter_amount
 _NOT_FOR_THE_PLAN: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
 """Resources that control how processes are started inside chunks."""
 
+VSCATTER_NOTE: Final = "vscatter is planned as scatter on hosts with several vnodes, which is stricter"
+
 _TRUE: Final = frozenset({"true", "t", "y", "1"})
 _FALSE: Final = frozenset({"false", "f", "n", "0"})  # spellings of booleans that the server accepts
 
@@ -146,6 +148,10 @@ def parse_openpbs(
     exclusive = placing.exclusive
     if "excl" in placing.words and OWN_VNODE in generic:
         requested.note("excl is planned as exclhost on hosts with several vnodes, which is stricter")
+    several = sum(chunk.count for chunk in chunks) > 1
+    if "vscatter" in placing.words and OWN_VNODE in generic and several:
+        # The adapter reports `free` and an own vnode for each chunk where there are too few hosts.
+        requested.note(VSCATTER_NOTE)
     if kinds:
         exclusive, chunks, note = shared_or_not(placing.words or _SAID[exclusive], chunks, kinds)
         if note:

@@ -113,6 +113,14 @@ def test_default_neednodes_restricts_every_chunk_to_the_queue(asked: dict[str, s
     assert not any(frozenset({"of_queue=fast"}) in chunk.features for chunk in plain.chunks)
 
 
+def test_a_job_that_gets_a_host_for_each_chunk_instead_of_a_vnode_is_told() -> None:
+    words = "vscatter is planned as scatter on hosts with several vnodes, which is stricter"
+    asked = {"select": "1:ncpus=4+1:ncpus=2", "place": "vscatter:shared"}
+    assert parse_openpbs(asked, generic=("own_vnode",)).notes == (words,)
+    assert parse_openpbs(asked).notes == ()
+    assert parse_openpbs({**asked, "select": "1:ncpus=4"}, generic=("own_vnode",)).notes == ()
+
+
 @pytest.mark.parametrize(("place", "noted"), [("excl", True), ("scatter:excl", True), ("exclhost", False)])
 def test_a_job_that_gets_whole_hosts_instead_of_vnodes_is_told(place: str, noted: bool) -> None:
     words = "excl is planned as exclhost on hosts with several vnodes, which is stricter"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from schedd.dialect.openpbs import VSCATTER_NOTE
 from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, NodeFacts
 from schedd.wire.resources import OWN_VNODE, cpu_amount_name, gpu_amount_name, is_adapter_amount
@@ -38,7 +39,8 @@ def request_vnodes(
         or any(chunk.count > count_nodes(chunk) > 0 for chunk in chunks)
     ):
         own = tuple(_with_amount(chunk, OWN_VNODE, 1) for chunk in chunks)
-        return replace(request, chunks=own, place=Place.FREE)
+        notes = tuple(note for note in request.notes if note != VSCATTER_NOTE)
+        return replace(request, chunks=own, place=Place.FREE, notes=notes)
     return request if chunks == request.chunks else replace(request, chunks=chunks)
 
 
