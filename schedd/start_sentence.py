@@ -294,6 +294,11 @@ def is_forecast_fresh(expected: int, by: int | None, as_of: int | None, now: int
     return as_of is None or now - as_of <= max(FORECAST_FRESH_S, (expected - as_of) // _FRESH_SHARE)
 
 
+def is_likely_no_sooner(changed: int, unchanged: int | None) -> bool:
+    """Return whether the likely start of a changed request is as late as that of the unchanged one."""
+    return unchanged is not None and changed > unchanged - _SAME_S
+
+
 def format_near_time(moment: int, now: int, zone: tzinfo | None = None) -> str:
     """A time in a text that is read at once: `today 20:59`, `Fri 10:49` within six days, `Fri 4 Dec 10:49`,
     `4 Dec 2027 10:49`. ``zone``: the reader's, by default the local one.

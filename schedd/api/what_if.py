@@ -349,7 +349,12 @@ class _RequestEvaluator:
         outcome = replace(outcome, notes=self._notes(facts, outcome, admission, own_forecast))
         if expecting is not None and isinstance(outcome.answer, StartKnown):
             outcome = _with_likely_starts(
-                copy, expecting, self._owned(facts), outcome, self._instead_of, kept
+                copy,
+                expecting,
+                self._owned(facts),
+                outcome,
+                self._instead_of,
+                own if current is not None else kept,
             )
         fields = render_fields(
             copy,
@@ -390,7 +395,7 @@ def _with_likely_starts(
 ) -> WhatIfAnswer:
     """Return the answer with the likely start of each change, as far as the work of a question allows.
 
-    ``own`` is the published start of the job in question, if it keeps its place without a change.
+    ``own`` is the published start of the job in question, if its request as asked could keep its place.
     """
     request = copy.understand(facts).request
     place = outcome.answer

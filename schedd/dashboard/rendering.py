@@ -24,7 +24,12 @@ from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import alert_view, job_start_state
 from schedd.service.read.job_visibility import visibility_for
-from schedd.start_sentence import history_entry_parts, is_forecast_fresh, job_start_facts
+from schedd.start_sentence import (
+    history_entry_parts,
+    is_forecast_fresh,
+    is_likely_no_sooner,
+    job_start_facts,
+)
 
 _BANNER_ALERTS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner", "server"})
 """Kinds of alerts with their own banner on every page, and those only on the page Admin."""
@@ -49,6 +54,7 @@ def _environment() -> Environment:
         relative=format_relative,
         headline=headline,
         is_forecast_fresh=is_forecast_fresh,
+        is_likely_no_sooner=is_likely_no_sooner,
         start_facts=job_start_facts,
         version=__version__,
     )

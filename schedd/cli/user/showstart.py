@@ -50,6 +50,7 @@ from schedd.start_sentence import (
     describe_start,
     destination_start_facts,
     format_near_time,
+    is_likely_no_sooner,
 )
 from schedd.time_words import WISH_TIMES
 
@@ -522,41 +523,46 @@ def _change_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     """The changes that let it start at once or by the wished time, and those for a sooner start."""
     wish, start = found.start_by is not None, found.planned_start
     by = found.changes_by
-    at_once = by is None or by <= now + _SOON_S
-    name = "in time if" if wish else "at once if" if at_once else f"at {format_near_time(by or now, now)} if"
+    at_once = by is None or by <= max(now, found.as_of) + _SOON_S
+    name = "in time if" if wish else "at once if" if at_once else f"by {format_near_time(by or now, now)} if"
     late = start is not None and by is not None and start > by + (0 if wish else _SOON_S)
     if not found.changes and late:
         sooner = "" if wish or found.sooner_by is not None else "; --sooner seeks an earlier start"
         yield name, _NOTHING_SMALLER + sooner
-    yield from _smaller_request_rows(name, found.changes, now)
+    yield from _smaller_request_rows(name, found.changes, found.expected_start, now)
     by = found.sooner_by
     if by is not None and by != found.changes_by and start is not None and start > by:
         name = "sooner if"
         if not found.sooner_changes:
             yield name, _NOTHING_SMALLER
-        yield from _smaller_request_rows(name, found.sooner_changes, now)
+        yield from _smaller_request_rows(name, found.sooner_changes, found.expected_start, now)
 
 
-def _format_start_then(one: SmallerRequest, now: int) -> str:
-    """The likely start with a change, and the planned one; empty: at once."""
+def _format_start_then(one: SmallerRequest, unchanged: int | None, now: int) -> str:
+    """The likely start with a change, and the planned one; empty: at once.
+
+    ``unchanged`` is the likely start without it; it may be as early, since jobs end before their walltimes.
+    """
     if one.planned_start <= now + 1:
         return ""
     planned = f"planned {format_near_time(one.planned_start, now)}"
     if one.expected_start is None:
         return f": {planned}"
+    if is_likely_no_sooner(one.expected_start, unchanged):
+        return f": {planned}, but likely no sooner"
     likely = f": likely {format_near_time(one.expected_start, now)}"
     same = one.expected_start // 60 == one.planned_start // 60
     return likely if same else f"{likely}, {planned}"
 
 
 def _smaller_request_rows(
-    name: str, changes: Sequence[SmallerRequest], now: int
+    name: str, changes: Sequence[SmallerRequest], unchanged: int | None, now: int
 ) -> Iterator[tuple[str, str]]:
     nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
     nouns |= {"units": "cpus or chunks", "gpus": "gpus a node"}
     singular = {"cpus": "cpu a node", "nodes": "node", "units": "cpu or chunk", "gpus": "gpu a node"}
     for one in changes:
-        then = _format_start_then(one, now)
+        then = _format_start_then(one, unchanged, now)
         if one.change == "feature":
             yield name, f"without the feature {one.asked}{then}"
         elif one.change in ("walltime", "mem"):

@@ -58,6 +58,7 @@ def decide_notice(
     displayed: int,
     now: int,
     *,
+    likely: int = -1,
     lost: int = -1,
     at_risk: bool = False,
     walltime: int = 0,
@@ -65,10 +66,11 @@ def decide_notice(
 ) -> tuple[LastNotice, Notice | None]:
     """Return the new state of the job's notices, and the notice to send now, if any.
 
-    ``displayed`` is the displayed start, ``lost`` the lost deadline (both -1: none), or the accepted one
-    that is only ``at_risk``; ``walltime`` is in seconds. The first displayed start causes no notice. A lost
-    deadline has priority, also after a notice that it was at risk; a reminder also reports a moved start. A
-    tighter walltime (``gain``) is proposed once.
+    ``displayed`` is the displayed start, ``likely`` the likely one, ``lost`` the lost deadline (-1: none), or
+    the accepted one that is only ``at_risk``; ``walltime`` is in seconds. The first displayed start causes no
+    notice. A lost deadline has priority, also after a notice that it was at risk. A reminder is due before
+    the earlier of both starts, and also reports a moved start. A tighter walltime (``gain``) is proposed
+    once.
     """
     known = last if last is not None else LastNotice(displayed)
     start, soon = known.start, known.soon
@@ -80,9 +82,10 @@ def decide_notice(
         mark = replace(known, start=displayed, lost=reported)
         return mark, Notice(wish, job, "lost", displayed, deadline=lost, end=end, at_risk=at_risk)
     known = replace(known, lost=reported)
-    ahead = wish.lead_s
-    if ahead is not None and now < displayed <= now + ahead and (soon < 0 or displayed > soon + ahead):
-        return replace(known, start=displayed, soon=displayed), Notice(wish, job, "soon", displayed)
+    ahead = wish.lead_s if wish.lead_s is not None else -1
+    nearest = displayed if likely < 0 else min(displayed, max(now, likely))
+    if now < displayed and nearest <= now + ahead and (soon < 0 or nearest > soon + ahead):
+        return replace(known, start=displayed, soon=nearest), Notice(wish, job, "soon", displayed)
     if wish.min_move_s is not None and (
         (displayed < 0) != (start < 0) or abs(displayed - start) > wish.min_move_s
     ):

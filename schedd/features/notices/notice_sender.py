@@ -72,7 +72,7 @@ class NoticeSender:
         if notice.kind not in ("soon", "moved") and (sentence := _start_sentence(notice, now, _format_time)):
             lines.append(f"{sentence}.")
         if notice.kind == "moved" and notice.before >= 0:
-            lines.append(f"Previously reported start: {_format_time(notice.before)}.")
+            lines.append(_planned_move(notice))
         if notice.kind == "lost" and notice.forecast is not None:
             lines.append("This is a forecast, not a guarantee.")
         elif notice.kind == "lost":
@@ -148,6 +148,12 @@ def _decode(text: bytes | str) -> str:
 def _single_line(text: str) -> str:
     """Replace line ends and unprintable characters, which a mail header cannot hold."""
     return "".join(one if one.isprintable() else "?" for one in text)
+
+
+def _planned_move(notice: Notice) -> str:
+    """Return the sentence about a moved planned start, which is later than a likely one."""
+    now = f"now {_format_time(notice.start)}" if notice.start >= 0 else "no longer known"
+    return f"Its planned start is {now}; in the last notice it was {_format_time(notice.before)}."
 
 
 def _late_end(notice: Notice) -> str:

@@ -33,7 +33,7 @@ from schedd.features.notices.notice_sender import NoticeSender
 from schedd.plan.work_limits import WorkSpent
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.expectations import StartForecast
-from schedd.service.questions.published_start import current_start
+from schedd.service.questions.published_start import PublishedStart, current_start
 from schedd.service.questions.tighter_walltimes import (
     MOST_JOBS,
     TighterWalltime,
@@ -284,8 +284,19 @@ class Notifier:
         if last is not None:
             last = replace(last, walltime=-1)  # its run is over
         length = record.understood.walltime
+        own = PublishedStart.from_job(published, record, now) if wish.lead_s is not None else None
+        likely = own.forecast.start if own is not None else -1
         mark, notice = decide_notice(
-            wish, last, record.id, displayed, now, lost=lost, at_risk=at_risk, walltime=length, gain=gain
+            wish,
+            last,
+            record.id,
+            displayed,
+            now,
+            likely=likely,
+            lost=lost,
+            at_risk=at_risk,
+            walltime=length,
+            gain=gain,
         )
         if notice is not None:
             facts = job_start_facts(render_job(published, record, _RENDERED))

@@ -134,7 +134,8 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
     if job.deadline is not None and job.deadline_state:
         yield "deadline", f"{format_time(job.deadline, now)}, {describe_deadline(job, now)}"
     if job.cluster:
-        yield "cluster", f"{job.cluster}, as job {job.server_job or 'not known yet'}"
+        there = f"as job {job.server_job}" if job.server_job else "its job number there is not known yet"
+        yield "cluster", f"{job.cluster}, {there}"
     if job.booking:
         yield "booking", job.booking
     sentence, one = describe_federated_start(job, now), current_attempt(job)

@@ -119,6 +119,15 @@ def test_notices_cover_moves_and_reminders() -> None:
         decide_notice(subscription(min_move_s=None, lead_s=900), soon, "2", T + 1801, T + 1000)[1] is not None
     )
     assert decide_notice(both, LastNotice(T - 10), "2", T - 10, T)[1] is None  # it is over
+    # Jobs ahead end early: the likely start is near, the planned one is not.
+    planned = T + 9000
+    assert decide_notice(both, LastNotice(planned), "2", planned, T, likely=T + 901)[1] is None
+    for likely in (T + 900, T - 5):
+        mark, notice = decide_notice(both, LastNotice(planned), "2", planned, T, likely=likely)
+        assert mark == LastNotice(planned, max(T, likely))
+        assert notice is not None
+        assert (notice.kind, notice.start) == ("soon", planned)
+    assert decide_notice(both, mark, "2", planned, T + 60, likely=T + 800)[1] is None
 
 
 def test_lost_deadline_is_reported_once_and_first() -> None:

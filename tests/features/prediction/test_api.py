@@ -246,6 +246,25 @@ def test_a_smaller_request_is_expected_no_later_than_the_job_was_published(site:
     assert OWN_FORECAST not in larger["notes"]
 
 
+def test_a_change_of_an_unaltered_job_is_expected_no_later_than_the_job_was_published(
+    site: TestClient, the_app: FastAPI
+) -> None:
+    loop = site.app.state.clusters["main"]  # type: ignore[attr-defined]
+    wide = {"nodes": "2:ppn=4"}
+    loop.submit([job("20.server", **wide, walltime="7200"), job("21.server", **wide)]).result(WAIT_S)
+    site.app.state.clusters.service("main", ExpectedStartWorker).run_once()  # type: ignore[attr-defined]
+    told = ExpectedFacts("21.server", T + 60, T + 120, T, "submission")
+    loop.submit([StartsExpected(id="y", time=T, jobs=(told,))]).result(WAIT_S)
+    found = site.post(f"{MAIN}/what-if", json={"job": "21", "sooner": True}).json()
+    assert found["expected_start"] == T + 60
+    later = [one for one in found["sooner_changes"] if one["planned_start"] > T + 1]
+    assert [(one["change"], one["expected_start"]) for one in later] == [("nodes", T + 60)]
+    add_dashboard(the_app)
+    page = TestClient(the_app, headers={"Accept": "text/html"})
+    page.post("/dashboard/login", data={"token": token("admin")})
+    assert ", but likely no sooner</td>" in page.get("/dashboard/main/what-if?job=21").text
+
+
 @pytest.mark.parametrize("wish", [{"sooner": True}, {"changes": True, "start_by": T + 8_000}])
 def test_each_change_has_the_likely_start_of_the_same_request(
     site: TestClient, wish: dict[str, object]
