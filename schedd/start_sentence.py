@@ -13,7 +13,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final, Literal, NamedTuple, Protocol
 
 FORECAST_FRESH_S: Final = 900  # a forecast of this age is fresh for every start; see `is_forecast_fresh`
-_FRESH_SHARE: Final = 4
+FRESH_SHARE: Final = 4
 """A forecast also stays fresh for this part of the wait that it forecast: 6 h for a start in a day."""
 _SAME_S: Final = 60  # a 90 % time this close to the likely start is left out
 _DUE_S: Final = 60
@@ -291,7 +291,7 @@ def is_forecast_fresh(expected: int, by: int | None, as_of: int | None, now: int
     """
     if max(expected, by if by is not None else expected) <= now:
         return False
-    return as_of is None or now - as_of <= max(FORECAST_FRESH_S, (expected - as_of) // _FRESH_SHARE)
+    return as_of is None or now - as_of <= max(FORECAST_FRESH_S, (expected - as_of) // FRESH_SHARE)
 
 
 def is_likely_no_sooner(changed: int, unchanged: int | None) -> bool:

@@ -1,31 +1,18 @@
 """Jobs for a table: filtered, counted, in an order of the reader's choice; only shown rows are built."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schedd.array_ids import submission_order
-from schedd.engine import (
-    JobRecord,
-    JobStatus,
-    JobView,
-    PlanSnapshot,
-    job_displayed_start,
-    job_expected_start,
-    job_status,
-    render_job,
-)
-from schedd.model import FOREVER
-from schedd.service.read.job_visibility import JobVisibility
-from schedd.start_sentence import is_forecast_fresh
+from schedd.dashboard.job_order import JobAndStart, Sort, order_jobs
+from schedd.engine import JobRecord, JobStatus, JobView, PlanSnapshot, job_status, render_job
+from schedd.service.read.job_visibility import ALL_JOBS, JobVisibility
 
 PAGE_SIZE: Final = 100
-Sort = Literal["start", "expected", "promised", "job", "user", "queue", "walltime", "submitted"]
-SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 _Text = Annotated[str, Field(max_length=200)]
 
 
@@ -72,7 +59,7 @@ class JobListPage:
 class FoundJobs:
     """Jobs with their starts (-1: none); numbers by state without that filter; all users and queues."""
 
-    jobs: Sequence[tuple[JobRecord, int]]
+    jobs: Sequence[JobAndStart]
     states: Mapping[str, int]
     users: tuple[str, ...]
     queues: tuple[str, ...]
@@ -93,42 +80,35 @@ def list_jobs(
 def find_jobs(published: PlanSnapshot, visibility: JobVisibility, wanted: JobFilter) -> FoundJobs:
     """The jobs that the reader may see and wants, in order."""
     words = wanted.q.lower().split()
-    users: set[str] = set()
-    queues: set[str] = set()
-    fitting: list[tuple[JobRecord, int]] = []
-    wholly: list[tuple[JobRecord, int]] = []
-    for record, start in _all_rows(published):
-        if not visibility.shows(record):
-            continue
-        facts = record.facts
-        user = facts.owner.partition("@")[0]
-        users.add(user)
-        queues.add(facts.queue)
-        if wanted.user not in ("", user) or wanted.queue not in ("", facts.queue):
-            continue
-        if words and not _matches_text(record, words):
-            continue
-        fitting.append((record, start))
-        if words and _matches_state(record, words):
-            wholly.append((record, start))
-    states: Counter[str] = Counter()
-    found: list[tuple[JobRecord, int]] = []
-    for record, start in wholly or fitting:
-        state = job_status(record, start)
-        states[state] += 1
-        if wanted.state in ("", state):
-            found.append((record, start))
-    found.sort(key=_sort_key(published, wanted.sort), reverse=wanted.down)
-    return FoundJobs(found, states, tuple(sorted(users)), tuple(sorted(queues)))
+    visible = _visible_rows(published, visibility)
+    owners = {record.facts.owner for record, _ in visible}
+    queues = {record.facts.queue for record, _ in visible}
+    fitting = visible
+    if wanted.user:
+        whose = {owner for owner in owners if owner.partition("@")[0] == wanted.user}
+        fitting = [row for row in fitting if row[0].facts.owner in whose]
+    if wanted.queue:
+        fitting = [row for row in fitting if row[0].facts.queue == wanted.queue]
+    if words:
+        fitting = [row for row in fitting if _matches_text(row[0], words)]
+        fitting = [row for row in fitting if _matches_state(row[0], words)] or fitting
+    states = [job_status(record, start) for record, start in fitting]
+    found = fitting
+    if wanted.state:
+        found = [row for row, state in zip(fitting, states, strict=True) if state == wanted.state]
+    return FoundJobs(
+        order_jobs(published, found, wanted.sort, down=wanted.down),
+        Counter(states),
+        tuple(sorted({owner.partition("@")[0] for owner in owners})),
+        tuple(sorted(queues)),
+    )
 
 
-def _all_rows(published: PlanSnapshot) -> Iterator[tuple[JobRecord, int]]:
+def _visible_rows(published: PlanSnapshot, visibility: JobVisibility) -> list[JobAndStart]:
     starts = published.starts.tolist()
-    for record, start in zip(published.records, starts, strict=False):
-        if record is not None:
-            yield record, start
-    for record in published.slotless.values():
-        yield record, -1
+    rows = [(one, start) for one, start in zip(published.records, starts, strict=False) if one is not None]
+    rows += [(one, -1) for one in published.slotless.values()]
+    return rows if visibility == ALL_JOBS else [row for row in rows if visibility.shows(row[0])]
 
 
 def _matches_text(record: JobRecord, words: list[str]) -> bool:
@@ -142,39 +122,3 @@ def _matches_state(record: JobRecord, words: list[str]) -> bool:
     texts = (facts.id, facts.id.partition(".")[0], facts.name, facts.owner, facts.owner.partition("@")[0])
     whole = {text.lower() for text in (*texts, facts.group, facts.account, facts.queue)}
     return all(word in whole for word in words)
-
-
-def _sort_key(published: PlanSnapshot, sort: Sort) -> Callable[[tuple[JobRecord, int]], Any]:
-    def start_key(row: tuple[JobRecord, int]) -> int:
-        return row[1] if row[1] >= 0 else FOREVER
-
-    def promise_key(row: tuple[JobRecord, int]) -> int:
-        return int(published.promise[row[0].slot]) if row[0].slot >= 0 else FOREVER
-
-    def expected_start_key(row: tuple[JobRecord, int]) -> tuple[int, int]:
-        """The start of the sentence: the likely one, or the displayed one if no forecast holds."""
-        if row[1] < 0:
-            return FOREVER, FOREVER
-        found, now = job_expected_start(published, row[0]), published.as_of
-        displayed = job_displayed_start(published, *row)
-        if displayed <= now or found.start is None:
-            return displayed, displayed
-        by = found.by if found.by is not None else promise_key(row)
-        if not is_forecast_fresh(found.start, by, found.as_of, now):
-            return displayed, displayed
-        return found.start, by
-
-    def number_key(row: tuple[JobRecord, int]) -> tuple[int, int, str]:
-        return submission_order(row[0].id)
-
-    keys: dict[Sort, Callable[[tuple[JobRecord, int]], Any]] = {
-        "start": lambda row: (start_key(row), number_key(row)),
-        "expected": lambda row: (*expected_start_key(row), number_key(row)),
-        "promised": lambda row: (promise_key(row), number_key(row)),
-        "job": number_key,
-        "user": lambda row: (row[0].facts.owner, number_key(row)),
-        "queue": lambda row: (row[0].facts.queue, number_key(row)),
-        "walltime": lambda row: (row[0].understood.walltime, number_key(row)),
-        "submitted": lambda row: (row[0].facts.submitted, number_key(row)),
-    }
-    return keys[sort]
