@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 from fastapi import Query, Request
@@ -24,8 +24,9 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.gaps import Gap, gaps_on
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.service.read.plan_lists import NodeView, node_views
+from schedd.service.read.plan_lists import NodeView, node_views, used_cpus
 from schedd.store import StoreError
+from schedd.wire import NodeFacts
 
 router = RouteTable()
 _HORIZON_S: Final = 30 * 86_400
@@ -53,6 +54,16 @@ class NodeTableRow:
     free_without_end: bool = False
 
 
+class MapNode(NamedTuple):
+    """A node in the map; it costs a tenth of a ``NodeView``."""
+
+    name: str
+    state: str
+    cpus: int
+    free_cpus: int
+    properties: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class NodeGroupRow:
     """Nodes of one rack, switch or another resource, or of one hundred; without grouping all nodes, no name.
@@ -61,7 +72,7 @@ class NodeGroupRow:
     """
 
     name: str
-    views: Sequence[NodeView]
+    nodes: Sequence[MapNode]
     search: str
     cpus: int
     """Cpus of its nodes that are up, like ``used``."""
@@ -70,12 +81,12 @@ class NodeGroupRow:
     down: int
 
     @classmethod
-    def count(cls, name: str, views: Sequence[NodeView], search: str) -> "NodeGroupRow":
-        up = [view for view in views if view.state == "up"]
-        states = Counter(view.state for view in views)
-        cpus = sum(view.cpus for view in up)
-        used = cpus - sum(view.free_cpus for view in up)
-        return cls(name, views, search, cpus, used, states["drain"], states["down"])
+    def count(cls, name: str, nodes: Sequence[MapNode], search: str) -> "NodeGroupRow":
+        up = [node for node in nodes if node.state == "up"]
+        states = Counter(node.state for node in nodes)
+        cpus = sum(node.cpus for node in up)
+        used = cpus - sum(node.free_cpus for node in up)
+        return cls(name, nodes, search, cpus, used, states["drain"], states["down"])
 
 
 @router.get("/{cluster}/nodes")
@@ -91,12 +102,19 @@ def show_nodes(
 ) -> Response:
     """The matching nodes as a map, by rack if nodes have one, and as a table. A map of many has groups."""
     published = cluster.published
-    views = {view.name: view for view in node_views(published, sees=visibility.shows)}
-    matching = [views[name] for name in match_nodes(published.present_nodes, q)]
-    found = [view for view in matching if state in ("", view.state)]
-    by = _choose_grouping(keys := _grouping_keys(views.values()), by)
+    present = published.present_nodes
+    used = used_cpus(published)
+    matching = [present[name] for name in match_nodes(present, q)]
+    found = [
+        MapNode(one.name, one.state, one.cpus, max(0, one.cpus - used.get(one.name, 0)), one.properties)
+        for one in matching
+        if state in ("", one.state)
+    ]
+    listed = {node.name for node in found[:most]}
+    views = {view.name: view for view in node_views(published, listed.__contains__, visibility.shows)}
+    by = _choose_grouping(keys := _grouping_keys(present.values()), by)
     folded = len(found) > _MAX_MAP_NODES
-    groups = _fold_views(found, by, q) if folded else _group_views(found, by, q)
+    groups = _fold_nodes(found, by, q) if folded else _group_nodes(found, by, q)
     return render_page(
         request,
         "nodes",
@@ -107,11 +125,11 @@ def show_nodes(
         more_groups=max(0, len(groups) - _MAX_MAP_GROUPS),
         grouped_by=by,
         groupings=keys,
-        gpus=any(view.gpus for view in found),
-        memory=any(view.free_mem < view.mem for view in found),
-        rows=_table_rows(cluster, found[:most]),
+        gpus=any(present[node.name].gpus for node in found),
+        memory=any(view.free_mem < view.mem for view in views.values()),
+        rows=_table_rows(cluster, [views[node.name] for node in found[:most]]),
         total=len(found),
-        node_count=len(views),
+        node_count=len(present),
         most_in_map=_MAX_MAP_NODES,
         max_search=_MAX_SEARCH,
         load=measure_load(published),
@@ -187,9 +205,9 @@ def _node_history(request: Request, cluster: PlanLoop, name: str) -> list[tuple[
     return sorted(rows, reverse=True)[:_MAX_HISTORY_ROWS]
 
 
-def _grouping_keys(views: Iterable[NodeView]) -> list[str]:
+def _grouping_keys(nodes: Iterable[NodeFacts]) -> list[str]:
     """Resources of nodes by which the map may be grouped, such as `rack` and `switch`."""
-    distinct = {view.properties for view in views}
+    distinct = {node.properties for node in nodes}
     return sorted({resource_name(one) for properties in distinct for one in properties} - {""})
 
 
@@ -199,11 +217,11 @@ def _choose_grouping(keys: Sequence[str], wanted: str | None) -> str:
     return by if by in keys else ""
 
 
-def _group_views(views: Iterable[NodeView], by: str, q: str) -> list[NodeGroupRow]:
-    alike: dict[tuple[str, ...], list[NodeView]] = {}
-    for view in views:
-        alike.setdefault(view.properties if by else (), []).append(view)
-    groups: dict[str, list[NodeView]] = {}
+def _group_nodes(nodes: Iterable[MapNode], by: str, q: str) -> list[NodeGroupRow]:
+    alike: dict[tuple[str, ...], list[MapNode]] = {}
+    for node in nodes:
+        alike.setdefault(node.properties if by else (), []).append(node)
+    groups: dict[str, list[MapNode]] = {}
     for properties, found in alike.items():
         name = next((one for one in properties if one.startswith(f"{by}=")), "")
         groups.setdefault(name, []).extend(found)
@@ -218,14 +236,14 @@ def _group_views(views: Iterable[NodeView], by: str, q: str) -> list[NodeGroupRo
     ]
 
 
-def _fold_views(views: Sequence[NodeView], by: str, q: str) -> list[NodeGroupRow]:
+def _fold_nodes(nodes: Sequence[MapNode], by: str, q: str) -> list[NodeGroupRow]:
     """The groups of a map, small enough to be opened: the grouping's, else hundreds of nodes."""
     found: list[NodeGroupRow] = []
-    for group in _group_views(views, by, q):
-        if group.search != q and len(group.views) < len(views):
+    for group in _group_nodes(nodes, by, q):
+        if group.search != q and len(group.nodes) < len(nodes):
             found.append(group)
             continue
-        here = {view.name: view for view in group.views}
+        here = {node.name: node for node in group.nodes}
         for search, names in fold_hundreds(here).items():
             name = _name_range(names[0], names[-1])
             found.append(NodeGroupRow.count(name, [here[one] for one in names], narrow_selection(q, search)))
