@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schedd.array_ids import array_id
-from schedd.engine import JobRecord, JobStatus, JobView, job_status
+from schedd.dashboard.job_order import JobAndStart
+from schedd.engine import JobRecord, JobStatus, JobView, Phase, PlanSnapshot, job_status
 from schedd.store.records import JobHistory
 
 
@@ -85,15 +86,46 @@ class QueueRow:
     array: ArrayRow | None = None
 
 
-def fold_queue(
-    jobs: Iterable[tuple[JobRecord, int]], ended: Iterable[JobHistory], most: int, *, complete: bool
-) -> list[QueueRow]:
-    """Return the first ``most`` rows, and one more if there are more, in the order of the jobs; subjobs of an
-    array are in one row, at the place of the first.
+def split_running(
+    published: PlanSnapshot, jobs: Iterable[JobAndStart]
+) -> tuple[list[JobAndStart], list[JobAndStart]]:
+    """Return the jobs that do not run yet, in their order, and the running ones by their planned end."""
+    waiting: list[JobAndStart] = []
+    running: list[JobAndStart] = []
+    for row in jobs:
+        (running if row[0].phase is Phase.RUNNING else waiting).append(row)
+    ends = [start + int(published.durations[record.slot]) for record, start in running]
+    return waiting, [running[i] for i in sorted(range(len(running)), key=ends.__getitem__)]
 
-    ``jobs`` are records with their starts (-1: none). ``complete`` is whether all subjobs are among them.
+
+def fold_queue(
+    waiting: Sequence[JobAndStart],
+    running: Sequence[JobAndStart],
+    ended: Sequence[JobHistory],
+    most: int,
+    *,
+    complete: bool,
+) -> tuple[list[QueueRow], list[QueueRow]]:
+    """Return the rows of both lists in their order, the first ``most`` of each and one more if there are more.
+
+    The subjobs of an array are in one row, at the place of the first: an array with a waiting subjob is among
+    the waiting jobs. ``complete`` is whether all subjobs are in the lists.
     """
-    members: dict[str, list[tuple[JobRecord, int]]] = {}
+    waiting_arrays = {array_id(record.id) for record, _ in waiting if "[" in record.id}
+    rest: list[JobAndStart] = []
+    of_waiting: list[JobAndStart] = []
+    for row in running:
+        (of_waiting if array_id(row[0].id) in waiting_arrays else rest).append(row)
+    return (
+        _fold_rows([*waiting, *of_waiting], ended, most, complete=complete),
+        _fold_rows(rest, ended, most, complete=complete),
+    )
+
+
+def _fold_rows(
+    jobs: Iterable[JobAndStart], ended: Iterable[JobHistory], most: int, *, complete: bool
+) -> list[QueueRow]:
+    members: dict[str, list[JobAndStart]] = {}
     for record, start in jobs:
         key = array_id(record.id)
         if key in members:

@@ -12,7 +12,7 @@ from schedd.dashboard.job_order import JobAndStart, Sort, order_jobs
 from schedd.engine import JobRecord, JobStatus, JobView, PlanSnapshot, job_status, render_job
 from schedd.service.read.job_visibility import ALL_JOBS, JobVisibility
 
-PAGE_SIZE: Final = 100
+PAGE_SIZE: Final = 50
 _Text = Annotated[str, Field(max_length=200)]
 
 

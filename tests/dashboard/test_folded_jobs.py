@@ -79,9 +79,9 @@ def test_rows_of_the_queue_keep_the_order_and_count_all_jobs(listed: list[tuple[
     for index, (array, start) in enumerate(listed):
         name = f"{array}[{index}].s" if array else f"{index}.s"
         jobs.append((replace(RECORD, facts=replace(RECORD.facts, id=name)), start))
-    rows = fold_queue(jobs, (), len(jobs), complete=True)
+    rows, _ = fold_queue(jobs, (), (), len(jobs), complete=True)
     assert sum(row.array.total if row.array is not None else 1 for row in rows) == len(jobs)
-    assert fold_queue(jobs, (), 3, complete=True) == rows[:4], "one more says that there are more"
+    assert fold_queue(jobs, (), (), 3, complete=True)[0] == rows[:4], "one more says that there are more"
     places = [next(n for n, (record, _) in enumerate(jobs) if record is row.record) for row in rows]
     assert places == sorted(places), "each at the place of its first job"
     for row in rows:
@@ -91,5 +91,27 @@ def test_rows_of_the_queue_keep_the_order_and_count_all_jobs(listed: list[tuple[
             assert row.array.waiting == starts.count(-1)
             last = None if -1 in starts else max(starts) + RECORD.understood.walltime
             assert row.array.all_done_by == last
-    arrays = [row.array for row in fold_queue(jobs, (), len(jobs), complete=False) if row.array is not None]
+    rows, _ = fold_queue(jobs, (), (), len(jobs), complete=False)
+    arrays = [row.array for row in rows if row.array is not None]
     assert all(array.all_done_by is None for array in arrays)
+
+
+def test_an_array_with_a_waiting_subjob_is_among_the_waiting_jobs() -> None:
+    """All of its subjobs are counted there, also the running ones; others are below, by their end."""
+
+    def entry(name: str, phase: Phase, start: int) -> tuple[JobRecord, int]:
+        return replace(RECORD, facts=replace(RECORD.facts, id=name), phase=phase), start
+
+    waiting = [entry("7[3].s", Phase.WAITING, 50), entry("8.s", Phase.WAITING, 60)]
+    running = [
+        entry("7[1].s", Phase.RUNNING, 10),
+        entry("9.s", Phase.RUNNING, 20),
+        entry("6[1].s", Phase.RUNNING, 30),
+        entry("6[2].s", Phase.RUNNING, 30),
+    ]
+    rows, runs = fold_queue(waiting, running, (), 9, complete=True)
+    assert [(row.record.id, row.array and (row.array.running, row.array.planned)) for row in rows] == [
+        ("7[3].s", (1, 1)),
+        ("8.s", None),
+    ]
+    assert [(row.record.id, row.array and row.array.running) for row in runs] == [("9.s", None), ("6[1].s", 2)]

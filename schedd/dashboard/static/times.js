@@ -6,6 +6,7 @@ try { kept = localStorage.getItem("schedd:times") ?? ""; } catch { /* nothing is
 export const utc = kept === "UTC";
 const timeZone = utc ? "UTC" : undefined;
 
+const axis = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone });
 const usual = { weekday: "short", day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone };
 const plain = new Intl.DateTimeFormat("en-GB", usual);
 const withYear = new Intl.DateTimeFormat("en-GB", { ...usual, year: "numeric" });
@@ -44,6 +45,9 @@ export function localise(root) {
     const moment = Date.parse(element.getAttribute("datetime"));
     element.textContent = element.dataset.near === undefined ? words(moment) : near(moment, now);
     element.title = full.format(moment);
+  }
+  for (const element of root.querySelectorAll("text[data-moment]")) { // on the axis of a drawing
+    element.textContent = axis.format(1000 * Number(element.dataset.moment)).replaceAll(",", "");
   }
   for (const element of root.querySelectorAll('[title*=" UTC"]:not(time)')) element.title = localText(element.title);
 }

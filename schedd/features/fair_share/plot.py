@@ -21,11 +21,13 @@ _TIME_TICKS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class SharePlot:
-    """Lines in pixels, as SVG paths; along each axis (place, value) of ticks: moments in UTC, and shares."""
+    """Lines in pixels, as SVG paths; along each axis the ticks: (place, moment, the moment in UTC) and
+    (place, share).
+    """
 
     target: str
     received: str
-    across: tuple[tuple[float, str], ...]
+    across: tuple[tuple[float, int, str], ...]
     up: tuple[tuple[float, float], ...]
     width: int = WIDTH
     height: int = HEIGHT
@@ -67,6 +69,8 @@ def build_share_plot(times: Sequence[int], course: ShareCourseView) -> SharePlot
     return SharePlot(
         target=line(course.target),
         received=line(course.received),
-        across=tuple((x(moment), f"{datetime.fromtimestamp(moment, UTC):%d %b %H:%M}") for moment in moments),
+        across=tuple(
+            (x(moment), moment, f"{datetime.fromtimestamp(moment, UTC):%d %b %H:%M}") for moment in moments
+        ),
         up=tuple((y(tick), tick) for tick in ticks),
     )

@@ -210,7 +210,7 @@ def test_lines_have_gaps_where_a_place_was_not_recorded() -> None:
     plot = build_share_plot((0, 10, 20, 30), course)
     assert plot is not None
     assert [part[0] for part in plot.received.split() if part[0] in "ML"] == ["M", "M", "L"]
-    assert [text for _, text in plot.across] == ["01 Jan 00:00"] * 4
+    assert [text for _, _, text in plot.across] == ["01 Jan 00:00"] * 4
     assert [value for _, value in plot.up] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     assert build_share_plot((0,), ShareCourseView(path="a", user="", target=(0.5,), received=(0.5,))) is None
 
