@@ -106,7 +106,8 @@ def fold_queue(
     *,
     complete: bool,
 ) -> tuple[list[QueueRow], list[QueueRow]]:
-    """Return the rows of both lists in their order, the first ``most`` of each and one more if there are more.
+    """Return the rows of both lists in their order, the first ``most`` of each, and one more if
+    there are more.
 
     The subjobs of an array are in one row, at the place of the first: an array with a waiting subjob is among
     the waiting jobs. ``complete`` is whether all subjobs are in the lists.

@@ -65,14 +65,12 @@ class FoundJobs:
     queues: tuple[str, ...]
 
 
-def list_jobs(
-    published: PlanSnapshot, visibility: JobVisibility, wanted: JobFilter, most: int | None = None
-) -> JobListPage:
-    """The jobs that the reader may see and wants, ``most`` or as many as are wanted."""
+def list_jobs(published: PlanSnapshot, visibility: JobVisibility, wanted: JobFilter) -> JobListPage:
+    """The jobs that the reader may see and wants, as many as are wanted."""
     found = find_jobs(published, visibility, wanted)
     rows = tuple(
         visibility.redact_view(render_job(published, record), published)
-        for record, _ in found.jobs[: most or wanted.most]
+        for record, _ in found.jobs[: wanted.most]
     )
     return JobListPage(rows, len(found.jobs), found.states, found.users, found.queues)
 

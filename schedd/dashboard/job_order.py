@@ -21,7 +21,9 @@ JobAndStart = tuple[JobRecord, int]
 _Keys = tuple[Ints, ...]
 
 
-def order_jobs(published: PlanSnapshot, rows: Sequence[JobAndStart], sort: Sort, *, down: bool) -> list[JobAndStart]:
+def order_jobs(
+    published: PlanSnapshot, rows: Sequence[JobAndStart], sort: Sort, *, down: bool
+) -> list[JobAndStart]:
     """Return the rows by ``sort``, and in order of submission where they are equal in it."""
     submissions = [submission_order(record.id) for record, _ in rows]
     keys = _KEYS[sort](published, rows)
@@ -44,8 +46,8 @@ def _promise_keys(published: PlanSnapshot, rows: Sequence[JobAndStart]) -> _Keys
 
 
 def _expected_keys(published: PlanSnapshot, rows: Sequence[JobAndStart]) -> _Keys:
-    """Return the starts of the headlines, and their P90: the likely start, or the displayed one if no forecast
-    holds. The same rules for one job: `job_expected_start`, `job_displayed_start`, `is_forecast_fresh`.
+    """Return the starts of the headlines, and their P90: the likely start, or the displayed one if no
+    forecast holds. For one job: `job_expected_start`, `job_displayed_start`, `is_forecast_fresh`.
     """
     now, forecasts = published.as_of, published.forecasts
     (starts,) = _start_keys(published, rows)
@@ -57,7 +59,9 @@ def _expected_keys(published: PlanSnapshot, rows: Sequence[JobAndStart]) -> _Key
         if phase is Phase.RUNNING and starts[i] < FOREVER:
             displayed[i] = rows[i][0].begin_from(int(displayed[i]))
     expected = _of_jobs(published.expected, rows, -1)
-    by = np.minimum(_of_jobs(published.expected_by, rows, FOREVER), _of_jobs(published.promise, rows, FOREVER))
+    by = np.minimum(
+        _of_jobs(published.expected_by, rows, FOREVER), _of_jobs(published.promise, rows, FOREVER)
+    )
     near_as_of, near_until = forecasts.near
     as_of = np.where(expected <= near_until, max(forecasts.as_of, near_as_of), forecasts.as_of)
     fresh = now - as_of <= np.maximum(FORECAST_FRESH_S, (expected - as_of) // FRESH_SHARE)

@@ -2,9 +2,10 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain, islice
 from typing import Final
 
 from schedd.engine import JobView
@@ -41,6 +42,7 @@ COLUMNS: Final = tuple(
     )
 )
 """In the order of the table; the job itself stands before all of them."""
+_PART_ROWS: Final = 500  # the server changes threads for each part
 DEFAULT_COLUMNS: Final = (
     "state",
     "expected",
@@ -91,16 +93,13 @@ _CELLS: Final[Mapping[str, Callable[[JobView], object]]] = {
 
 
 def to_csv(jobs: Iterable[JobView]) -> Iterator[str]:
-    """Lines of a CSV file (RFC 4180), the head first. Times are UTC, lengths of time seconds."""
-    yield _csv_line(list(_CELLS))
-    for job in jobs:
-        yield _csv_line([cell(job) for cell in _CELLS.values()])
-
-
-def _csv_line(cells: Sequence[object]) -> str:
-    into = io.StringIO()
-    csv.writer(into).writerow([_escape_formula(cell) for cell in cells])
-    return into.getvalue()
+    """Parts of a CSV file (RFC 4180), the head first. Times are UTC, lengths of time seconds."""
+    heads: list[object] = list(_CELLS)
+    rows = chain([heads], ([cell(job) for cell in _CELLS.values()] for job in jobs))
+    while part := list(islice(rows, _PART_ROWS)):
+        into = io.StringIO()
+        csv.writer(into).writerows([_escape_formula(cell) for cell in cells] for cells in part)
+        yield into.getvalue()
 
 
 def _escape_formula(cell: object) -> object:

@@ -114,4 +114,7 @@ def test_an_array_with_a_waiting_subjob_is_among_the_waiting_jobs() -> None:
         ("7[3].s", (1, 1)),
         ("8.s", None),
     ]
-    assert [(row.record.id, row.array and row.array.running) for row in runs] == [("9.s", None), ("6[1].s", 2)]
+    assert [(row.record.id, row.array and row.array.running) for row in runs] == [
+        ("9.s", None),
+        ("6[1].s", 2),
+    ]

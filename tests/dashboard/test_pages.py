@@ -141,18 +141,26 @@ def test_updates_preserve_unchanged_elements(open_window: Open, site: DashboardS
     assert row.evaluate("row => row.marked && document.activeElement === row.querySelector('a')")
 
 
+def queue_order(site: DashboardSite, query: str = "") -> list[str]:
+    """The next starts, and then the running jobs by their ends."""
+    jobs = site.get_json(f"/jobs{query}")["jobs"]
+    waiting = [one["id"] for one in jobs if one["state"] != "running"]
+    running = [one for one in jobs if one["state"] == "running"]
+    return waiting + [one["id"] for one in sorted(running, key=lambda one: one["planned_end"])]
+
+
 def test_queue_is_searched_filtered_and_sorted(open_window: Open, site: DashboardSite) -> None:
     page = open_window("reader").open_page("queue")
-    everything = [one["id"] for one in site.get_json("/jobs")["jobs"]]
+    everything = queue_order(site)
     rows = page.locator("#list tbody td:first-child a")
     assert rows.all_inner_texts() == everything
     page.get_by_role("searchbox").press_sequentially("bob")
-    expect(rows).to_have_text([one["id"] for one in site.get_json("/jobs?user=bob")["jobs"]])
+    expect(rows).to_have_text(queue_order(site, "?user=bob"))
     assert "q=bob" in page.url
     page.get_by_role("searchbox").fill("")
     expect(rows).to_have_text(everything)
     page.locator("select[name=user]").select_option("ann")
-    expect(rows).to_have_text([one["id"] for one in site.get_json("/jobs?user=ann")["jobs"]])
+    expect(rows).to_have_text(queue_order(site, "?user=ann"))
     page.get_by_role("link", name=re.compile("^planned")).click()
     expect(rows).to_have_text([one["id"] for one in site.get_json("/jobs?user=ann&state=planned")["jobs"]])
     page.get_by_role("link", name=re.compile("^Job")).click()
