@@ -263,17 +263,23 @@ def history_entry_parts(kind: str, words: str) -> tuple[str, str]:
     promised start.
     """
     if kind == "published":
-        return "planned start ", "" if words == "planned" else f" ({words})"
+        return "planned start ", "" if words in ("", "planned") else f" ({words})"
     if kind == "forecast":
         return "likely start ", f", {words}"
     if kind == "promise" and not words.startswith("ended"):
         return "at the latest ", f", {words}" if words else ""
     if kind == "promise":
-        return f"{words}; it was ", ""
+        return f"{_name_event(words)}; it was ", ""
     if kind in ("risk", "breach"):
         cause, by, event = words.partition(", by ")
-        return f"{describe_cause(cause)}{by}{event}; planned start ", ""
+        return f"{_name_event(describe_cause(cause) + by + event)}; planned start ", ""
     return f"{words}: " if words else "", ""
+
+
+def _name_event(words: str) -> str:
+    """Name the event in `it was held, by 1796055611:323`, which is the `stimulus` in the daemon's log."""
+    cause, _, event = words.partition(", by ")
+    return f"{cause} (event {event})" if event else words
 
 
 def describe_forecast_wait(seconds: int) -> str:

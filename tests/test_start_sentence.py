@@ -230,5 +230,14 @@ def test_a_cell_of_a_table_has_words_of_the_sentence() -> None:
 def test_history_describes_the_cause_of_a_promise_at_risk_or_broken_as_other_answers_do(kind: str) -> None:
     words = "server, adapter or daemon outage, by clock:5"
     before, _ = history_entry_parts(kind, words)
-    assert before == "the server, the adapter or the daemon was slow or away, by clock:5; planned start "
+    assert before == "the server, the adapter or the daemon was slow or away (event clock:5); planned start "
     assert history_entry_parts(kind, "node lost")[0] == "a node was lost; planned start "
+
+
+def test_history_of_a_planned_start_has_no_empty_parentheses_and_names_the_event_that_ended_a_promise() -> (
+    None
+):
+    assert history_entry_parts("published", "") == ("planned start ", "")
+    assert history_entry_parts("published", "planned") == ("planned start ", "")
+    ended = history_entry_parts("promise", "ended: it was held, by 7:3")[0]
+    assert ended == "ended: it was held (event 7:3); it was "

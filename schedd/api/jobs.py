@@ -249,7 +249,7 @@ def find_job(cluster: str, published: PlanSnapshot, visibility: JobVisibility, j
     """The job of this id, which may be abbreviated. Raises ProblemError."""
     record = find_record(published, job)
     if record is None or not visibility.shows(record):
-        raise _unknown_job(cluster, published, visibility, job, "if it has ended, see its history")
+        raise _unknown_job(cluster, published, visibility, job, f"if it has ended: `checkjob {job}`")
     return record
 
 

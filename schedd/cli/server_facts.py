@@ -41,7 +41,9 @@ class ServerSummary:
 
     def remarks(self) -> list[str]:
         """What an admin should know before switching, in sentences."""
-        said = [f"version {self.version or 'not said'}, {self.nodes} nodes, {self.jobs} jobs"]
+        said = [
+            f"version {self.version or 'not said'}, {_count(self.nodes, 'node')}, {_count(self.jobs, 'job')}"
+        ]
         if self.scheduling:
             said.append("scheduling is True: its present scheduler keeps running beside shadow and adviser")
         if self.without_walltime:
@@ -52,6 +54,10 @@ class ServerSummary:
         if not self.sees_others:
             said.append("users do not see each other's jobs there (query_other_jobs)")
         return said
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def add_server_options(parser: argparse.ArgumentParser, auth: str) -> None:

@@ -163,6 +163,9 @@ def _sqlite(url: URL, shared_files: FileIdentities | None, begin: str, **pool: i
     return engine
 
 
+FILE_MOVED: Final = "its file was moved or deleted while in use: put it back (schedd continues by itself)"
+
+
 def check_file_in_place(url: URL, files: FileIdentities) -> None:
     """Raise sqlite3.OperationalError if the SQLite file of open connections was moved or deleted."""
     if url.get_backend_name() == "sqlite" and files and _file_identity(url) not in files:
@@ -180,7 +183,7 @@ def _file_identity(url: URL) -> tuple[int, int] | None:
 
 def _moved_away(url: URL) -> sqlite3.OperationalError:
     """Return the error for a file that is missing, or that is another one, as after a restore or a copy."""
-    words = "its file was moved or deleted while in use: put it back (schedd goes on by itself)"
+    words = FILE_MOVED
     if _file_identity(url) is not None:
         words = "its file was replaced while in use: restart schedd to continue with this one"
     error = DatabaseFileChanged(words)

@@ -127,7 +127,10 @@ def test_an_unknown_cluster_is_named_with_those_that_exist(client: TestClient) -
 def test_unknown_job_gets_a_suggestion(busy_cluster: TestClient) -> None:
     found = problem(busy_cluster.get(f"{MAIN}/jobs/3.other"), "unknown-job")
     assert found["hint"] == "did you mean 3.server?"
-    assert "see its history" in problem(busy_cluster.get(f"{MAIN}/jobs/77"), "unknown-job")["hint"]
+    assert (
+        "if it has ended: `checkjob 77`"
+        in problem(busy_cluster.get(f"{MAIN}/jobs/77"), "unknown-job")["hint"]
+    )
 
 
 def test_unknown_path_and_wrong_method_are_refused(client: TestClient) -> None:

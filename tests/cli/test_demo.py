@@ -190,7 +190,7 @@ def _check_examples(said: str, cluster: str) -> None:
 def _check_submissions(said: str, cluster: str) -> None:
     """A job comes from the shell by the printed command, another one from the page."""
     base, token = _user_access(said)
-    job = _run_printed(r"^  export .* \\\n.*\n  echo .* demo qsub .*$", said)
+    job = _run_printed(r"^  export .* \\\n.*\n  JOB=\$\(echo .* demo qsub .*$", said, "; echo $JOB")
     assert re.fullmatch(rf"\d+\.{cluster}", job)
     known = wait_until(partial(_known_job, base, cluster, job))
     assert known["owner"].partition("@")[0] == "user1"
@@ -226,7 +226,7 @@ def _check_changes(said: str, cluster: str) -> None:
     """A user alters, holds, releases and deletes a job by commands, and no other user's; an admin may."""
     base, token = _user_access(said)
     admin = re.findall(r"^  admin +(\S+)$", said, re.MULTILINE)[0]
-    job = _run_printed(r"^  export .* \\\n.*\n  echo .* demo qsub .*$", said)
+    job = _run_printed(r"^  export .* \\\n.*\n  JOB=\$\(echo .* demo qsub .*$", said, "; echo $JOB")
 
     def run(act: str, *arguments: str, token: str = token) -> tuple[int, str]:
         access = {"SCHEDD_URL": base, "SCHEDD_TOKEN": token, "SCHEDD_CLUSTER": cluster}
@@ -314,9 +314,9 @@ def _check_federation(said: str) -> None:
         assert client.get("/clusters").json()["now"] > time.time()
 
 
-def _run_printed(pattern: str, said: str) -> str:
-    """Run the printed shell command that the pattern matches; return what it prints."""
-    shell = re.findall(pattern, said, re.MULTILINE)[0]
+def _run_printed(pattern: str, said: str, then: str = "") -> str:
+    """Run the printed shell command that the pattern matches, and ``then``; return what they print."""
+    shell = re.findall(pattern, said, re.MULTILINE)[0] + then
     command = re.sub(r"(^| )schedd (demo|submit)", rf"\1{sys.executable} -m schedd.cli.main \2", shell)
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     return done.stdout.strip()

@@ -5,12 +5,21 @@ import pytest
 from schedd.cli.diagnosis import _check_dispatch
 from schedd.client.json_object import JsonObject
 from schedd.engine import Engine, EngineSettings, OpenAlert
+from schedd.error_text import describe_error
+from schedd.service.cluster.planner import SideTaskFailure, describe_failures
 from schedd.service.clusters import new_engine
-from schedd.service.read.current_faults import add_fault_start, current_faults, job_start_state
+from schedd.service.read.current_faults import (
+    add_fault_start,
+    alert_view,
+    current_faults,
+    job_start_state,
+)
 from schedd.start_sentence import format_utc
+from schedd.store.connections import FILE_MOVED
+from schedd.store.errors import DatabaseUnavailable, DiskFull
 from schedd.wire import ServerChanged, ServerFacts
 from tests.service.planner_harness import T, event_id, node, planner
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_until
 
 OFF = ServerFacts(scheduling=False)
 
@@ -135,3 +144,40 @@ def test_the_doctor_says_since_when(
     also = "" if state == "good" else "; also paused: full"
     assert found.message == text + also
     assert found.remedy.endswith(", then `schedd resume main`") is bool(also)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "remedy"),
+    [
+        (DiskFull("sqlite:////x/schedd.sqlite: database or disk is full"), "database", "`df -h` on"),
+        (DatabaseUnavailable(f"sqlite:////x/y: {FILE_MOVED}"), "database", "put the file back"),
+        (DatabaseUnavailable("sqlite:////x/y: attempt to write a readonly database"), "database", "`ls -l`"),
+        (ValueError("broken on purpose"), "planner", "`journalctl -u schedd"),
+    ],
+)
+def test_a_checkpoint_that_the_database_refuses_is_a_fault_of_the_database(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, kind: str, remedy: str
+) -> None:
+    """A full disk is found by a checkpoint before it is by an event."""
+
+    def refuse(*_: object, **__: object) -> bool:
+        raise error
+
+    with planner() as loop:
+        loop.submit([node("n1")]).result(WAIT_S)
+        monkeypatch.setattr(loop._planner.journal, "maybe_checkpoint", refuse)
+        loop.submit([node("n2")]).result(WAIT_S)
+        wait_until(lambda: loop.failing)
+        loop.alerts.update()
+        (alert,) = (
+            alert_view(one, "main") for one in loop.alerts.current if one.kind in ("database", "planner")
+        )
+        assert (alert.kind, alert.text) == (kind, f"no checkpoint could be written: {describe_error(error)}")
+        assert alert.remedy.startswith(remedy)
+
+
+def test_an_error_of_several_side_tasks_is_said_once() -> None:
+    full = SideTaskFailure("the disk is full", database=True)
+    failures = {"no checkpoint": full, "no history": full, "no plan": SideTaskFailure("odd", database=False)}
+    assert describe_failures(failures, database=True) == "no checkpoint, no history: the disk is full"
+    assert describe_failures(failures, database=False) == "no plan: odd"

@@ -102,7 +102,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _run_demo_command(args: argparse.Namespace) -> int:
     from schedd.cli.demo.arrivals import workload_from_log  # noqa: PLC0415
-    from schedd.cli.demo.processes import DemoError, start_daemon  # noqa: PLC0415
+    from schedd.cli.demo.processes import USUAL_PORT, DemoError, start_daemon  # noqa: PLC0415
     from schedd.cli.demo.run import DemoCluster, DemoOutput, DemoRun  # noqa: PLC0415
     from schedd.cli.demo.steady import SteadyWorkload  # noqa: PLC0415
     from schedd.replay.trace_reader import read_traces  # noqa: PLC0415
@@ -139,7 +139,10 @@ def _run_demo_command(args: argparse.Namespace) -> int:
         }
         part, logins = start_daemon(clock, args.port, Path(directory), endless, args.server)
         try:
-            url = f"http://127.0.0.1:{part.greeting()}"
+            port = int(part.greeting())
+            if args.port is None and port != USUAL_PORT:
+                say.step(f"port {USUAL_PORT} is taken: using port {port}")
+            url = f"http://127.0.0.1:{port}"
             say(_introduction(url, clusters, speed, logins, args.server))
             if args.open:
                 _open_browser(f"{url}/dashboard/enter?key={logins.key}")
@@ -204,10 +207,10 @@ As user1, in another shell: submit a job (or on the page Submit), and see when
 it starts, why not sooner, and what would start it at once:
   export SCHEDD_URL={url}{several} \\
     SCHEDD_TOKEN={logins.user}
-  echo 'sleep 1800' | {_command_name()} demo qsub -l {size},walltime=1:00:00
-  {_command_name()} showstart JOB
-  {_command_name()} demo qalter -l walltime=0:30:00 JOB
-  {_command_name()} demo qdel JOB
+  JOB=$(echo 'sleep 1800' | {_command_name()} demo qsub -l {size},walltime=1:00:00)
+  {_command_name()} showstart $JOB
+  {_command_name()} demo qalter -l walltime=0:30:00 $JOB
+  {_command_name()} demo qdel $JOB
 Mail to user1 is on the page Mailbox.
 API, to read without a token:
   {url}/docs

@@ -18,7 +18,7 @@ from schedd.cli.demo.steady import SteadyWorkload
 from schedd.service.cluster.clock import ScaledClock
 
 MAIL_DOMAIN = "demo.example"  # domain of the demo's mailbox
-_PORT = 8080
+USUAL_PORT = 8080
 _REALM = "demo"
 _SLACK_S = 1_800
 _END_S = 20
@@ -132,7 +132,7 @@ def start_daemon(
         "clock_apart": _cluster_seconds(clock, _APART_S, 2),
     }
     settings = {
-        "server": {"port": _PORT if port is None else port},
+        "server": {"port": USUAL_PORT if port is None else port},
         "store": {
             "url": f"sqlite:///{directory}/demo.sqlite",
             "checkpoint": 5,

@@ -292,7 +292,10 @@ def _show_job(session: Session, args: argparse.Namespace, given: str | None) -> 
     result = None
     wanted = _requested_changes(args, now)
     if altered or job.state == "planned":
-        result = client.what_if(job=job.id, variants=altered, **wanted)
+        try:
+            result = client.what_if(job=job.id, variants=altered, **wanted)
+        except Refused as error:  # it may have left meanwhile
+            return show_ended_job(session, job.id, error, as_json=args.json, briefly=True)
     if args.json:
         show_json({"job": job, "explain": explanation_members(found), "what_if": result})
         return job.planned_start is not None
@@ -303,14 +306,15 @@ def _show_job(session: Session, args: argparse.Namespace, given: str | None) -> 
         lines += _change_rows(result, now)
     print(format_rows(lines))
     if result is not None:
-        _show_variants("altered to", result, now)
+        _show_variants("altered to", result, now, submitted=True)
     return job.planned_start is not None
 
 
-def _show_variants(title: str, found: WhatIfResult, now: int) -> None:
+def _show_variants(title: str, found: WhatIfResult, now: int, *, submitted: bool = False) -> None:
     for variant in found.variants:
         print(f"\n{title} {variant.request}\n")
-        print(format_rows([*_variant_rows(variant, now), *_note_rows(variant)]))
+        rows = [*_variant_rows(variant, now, submitted=submitted), *_note_rows(variant)]
+        print(format_rows(rows))
 
 
 def job_title(job: JobView) -> str:
@@ -408,7 +412,9 @@ def _waiting_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[
 # ---- a what-if ----------------------------------------------------------------------------------
 
 
-def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, str]]:
+def _variant_rows(
+    found: WhatIfVariantResult, now: int, *, submitted: bool = False
+) -> Iterator[tuple[str, str]]:
     start, end = found.planned_start, found.planned_end
     if start is None or end is None:
         yield "start", "never here" if found.answer == "never" else "not known"
@@ -439,7 +445,7 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
             if found.deadline_required is None and (share := found.deadline_probability) is not None:
                 yield "", f"it ends by then with a probability of {format_probability(share)}, by a forecast"
         yield "on", format_nodes(found.planned_nodes)
-        if found.promised_start is not None and not at_once:
+        if found.promised_start is not None and not at_once and not submitted:
             yield "promise", "the latest start is promised at submission"
         if found.cost is not None:
             over = ", more than its limit" if found.over else ""

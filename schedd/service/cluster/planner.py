@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import structlog
 
@@ -41,6 +42,22 @@ _HISTORY = "the history of jobs and nodes could not be written"
 _WAKE = "the time of the next engine call is unknown"
 
 
+class SideTaskFailure(NamedTuple):
+    """Failure of work beside planning; ``database``: of the database, which may be over later."""
+
+    error: str
+    database: bool
+
+
+def describe_failures(failures: Mapping[str, SideTaskFailure], *, database: bool) -> str:
+    """Return the failures of one cause, each error once: `no plan, no checkpoint: ERROR; no wake: ERROR`."""
+    tasks: dict[str, list[str]] = {}
+    for what, failure in failures.items():
+        if failure.database == database:
+            tasks.setdefault(failure.error, []).append(what)
+    return "; ".join(f"{', '.join(several)}: {error}" for error, several in tasks.items())
+
+
 class Planner:
     """The work of the planner's thread; only that thread calls it. ``batches`` counts batches with events."""
 
@@ -73,8 +90,8 @@ class Planner:
         self._succession = succession
         self.watchdog = succession.watchdog if succession is not None else CallWatchdog(supervisor, name)
         self._skipper = BatchSkipper(name, retries, self.watchdog)
-        self._failing: dict[str, str] = {}
-        """Failures that do not stop planning, with reasons; the work is tried again each time."""
+        self._failing: dict[str, SideTaskFailure] = {}
+        """Failures that do not stop planning, by task; the work is tried again each time."""
 
     @property
     def trouble(self) -> str:
@@ -84,7 +101,13 @@ class Planner:
     @property
     def failing(self) -> str:
         """What fails although planning continues; empty while all works."""
-        return "; ".join(self._failing.copy().values())
+        return "; ".join(filter(None, self.failing_by_cause))
+
+    @property
+    def failing_by_cause(self) -> tuple[str, str]:
+        """The same in two: what fails, and what fails only because the database cannot be used now."""
+        failures = self._failing.copy()
+        return describe_failures(failures, database=False), describe_failures(failures, database=True)
 
     def publish(self, engine: Engine) -> None:
         self.engine = engine
@@ -115,7 +138,8 @@ class Planner:
     def _record_error(self, what: str, error: Exception) -> None:
         if what not in self._failing:
             _log.error(what, cluster=self._name, exc_info=error)
-        self._failing[what] = f"{what}: {describe_error(error)}"
+        database = isinstance(error, StoreError) and error.retryable
+        self._failing[what] = SideTaskFailure(describe_error(error), database=database)
 
     def start_leading(self, reign: TakeoverState) -> None:
         """Continue with the state of the failover."""

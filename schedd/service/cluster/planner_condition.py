@@ -240,10 +240,11 @@ class PlannerCondition(ABC):
         return {kind: text for kind, text in found.items() if kind != "unreadable"}
 
     def _troubles(self) -> dict[str, str]:
+        side_tasks, database = self._planner.failing_by_cause
         found = {
             **self.adapter_troubles,
-            "planner": self.failure or self._planner.failing,
-            "database": self.trouble,
+            "planner": self.failure or side_tasks,
+            "database": self.trouble or database,
             "adapter": "" if self.server_silence else self.silence,
             "server": self.server_silence,
             "calls": self.scheduler_not_called,

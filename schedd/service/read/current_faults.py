@@ -19,7 +19,9 @@ _ADAPTER_TOKEN: Final = (
     "daemon.token_file of pbs-adapter.toml, then `systemctl restart pbs-adapter`"
 )
 _SERVER_LACKS: Final = "`qstat -a` and `pbsnodes -a`; `schedd resume CLUSTER`, if what they lack is gone"
-_DATABASE_FILE: Final = "`df -h`, if its disk is full; else `schedd doctor` on the daemon's host"
+_DISK_FULL: Final = "`df -h` on the database's host; free space on its disk"
+_FILE_GONE: Final = "put the file back; if it is lost, restore a backup (docs/administrators/operate.md)"
+_DATABASE_FILE: Final = "`ls -l` of the file and its folder, and `mount`: can schedd's user write there?"
 
 REMEDIES: Final[Mapping[str, str]] = {
     "adapter": "`systemctl restart pbs-adapter` on the server's host; log: `journalctl -u pbs-adapter`",
@@ -194,7 +196,11 @@ def _remedy(kind: str, text: str) -> str:
     """Return what to do first; a database file has no service."""
     if kind == "database" and "its file was replaced" in text:
         return "`systemctl restart schedd`"
-    if kind == "database" and text.startswith("sqlite"):
+    if kind == "database" and "disk is full" in text:
+        return _DISK_FULL
+    if kind == "database" and "its file was moved or deleted" in text:
+        return _FILE_GONE
+    if kind == "database" and "sqlite:" in text:
         return _DATABASE_FILE
     if kind == "clock" and "was set back" in text:
         return f"`chronyc tracking`; if the plan is not back within minutes, {_ADAPTER_LOG}"
