@@ -247,7 +247,8 @@ def _describe_event(event: Event) -> str:
     if isinstance(event, JobStarted):
         return "started on " + " ".join(f"{share.node}:{share.cpus}" for share in event.shares)
     if isinstance(event, JobEnded):
-        return f"ended, exit status {event.exit_status}"
+        status = "not known" if event.exit_status is None else str(event.exit_status)
+        return f"ended, exit status {status}"
     if isinstance(event, JobDeleted) and event.moved_to:
         return f"{MOVED_TO}{event.moved_to}"
     if isinstance(event, JobQueued | JobAltered):

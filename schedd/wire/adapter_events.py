@@ -87,7 +87,7 @@ class JobStarted:
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
-    """A running job ended, and its resources are free. ``exit_status`` is the server's.
+    """A running job ended, and its resources are free. ``exit_status`` is the server's, None if not known.
 
     ``used`` is the run time in seconds as counted by the server, if known.
     """
@@ -95,7 +95,7 @@ class JobEnded:
     id: str
     time: int
     job_id: str
-    exit_status: int = 0
+    exit_status: int | None = 0
     used: int | None = None
     type: Literal["job_ended"] = "job_ended"
 

@@ -78,8 +78,7 @@ def endings(ended: Mapping[str, Ending], *, ids: Ids, now: int) -> Iterator[JobE
         if end.started is None and not end.shares:
             yield JobDeleted(id=next(ids), time=moment, job_id=name, moved_to=end.moved_to)
             continue
-        status = end.exit_status or 0
-        yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=status, used=end.used)
+        yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=end.exit_status, used=end.used)
 
 
 def reserve_event(name: str, held: ServerReservation, *, id: str, now: int) -> Reserve:  # noqa: A002
@@ -160,9 +159,9 @@ class _Step:
                 yield JobQueued(id=next(self._ids), time=self._now, job=_as_queued(after))
 
     def _ended(self, job: JobFacts, end: Ending | None) -> JobEnded:
-        """Return the end of a run. A job that vanished between readings counts as successful."""
+        """Return the end of a run; of a job that vanished between readings, nothing else is known."""
         moment = self._now if end is None or end.completed is None else end.completed
-        status = 0 if end is None or end.exit_status is None else end.exit_status
+        status = None if end is None else end.exit_status
         used = None if end is None else end.used
         return JobEnded(id=next(self._ids), time=moment, job_id=job.id, exit_status=status, used=used)
 

@@ -51,6 +51,26 @@ def test_a_moved_job_names_its_destination(capsys: pytest.CaptureFixture[str]) -
     assert ", moved to workq@far" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("how", "status", "words"),
+    [
+        ("ended", 0, ", exit status 0"),
+        ("ended", None, ", exit status not known"),
+        ("deleted", None, ", deleted"),
+        ("gone", None, ", when the server listed it no more"),
+    ],
+)
+def test_the_end_has_the_exit_status_that_is_known(
+    how: str, status: int | None, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    past = JsonObject(KNOWN, started=1_000, runs=1, nodes=["n1"], ended=2_000, how=how, exit_status=status)
+    history = JsonObject(job="1", past=past)
+    session = SimpleNamespace(client=SimpleNamespace(history=lambda _: history), now=3_000)
+    show_ended_job(cast("Session", session), "1", UNKNOWN, as_json=False)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ended")]
+    assert line.endswith(words)
+
+
 def test_the_start_is_compared_with_the_forecast_and_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     """The last published estimate of either kind was called *the* estimate."""
     moments = [

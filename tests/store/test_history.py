@@ -106,6 +106,18 @@ def test_job_history_covers_arrival_to_end(store: Store, at_once: bool) -> None:
     assert store.job_history(2, "1.srv") is None
 
 
+def test_history_does_not_invent_an_exit_status(store: Store) -> None:
+    append_events(
+        store,
+        queued(1),
+        started(1, "1.srv", 1200),
+        JobEnded(id="e", time=1500, job_id="1.srv", exit_status=None),
+    )
+    found = recorded_history(store, "1.srv")
+    assert (found.ended, found.how, found.exit_status) == (1500, "ended", None)
+    assert "ended, exit status not known" in [moment.text for moment in store.job_timeline(1, "1.srv")]
+
+
 def test_history_covers_deleted_and_altered_jobs(store: Store) -> None:
     append_events(store, queued(1), queued(2))
     altered = replace(facts("1.srv"), name="new", resources={"procs": "7"})

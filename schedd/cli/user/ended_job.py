@@ -85,5 +85,6 @@ def _job_rows(found: EndedJobView, now: int, *, briefly: bool) -> Iterator[tuple
         how = {"deleted": ", deleted", "gone": ", when the server listed it no more"}.get(found.how, "")
         if found.how == "moved":
             how = f", moved to {found.moved_to}"
-        status = f", exit status {found.exit_status}" if found.exit_status is not None else ""
+        known = "not known" if found.exit_status is None else str(found.exit_status)
+        status = f", exit status {known}" if found.how == "ended" else ""
         yield "ended", format_time_and_distance(ended, now) + how + status

@@ -300,7 +300,9 @@ def on_job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     elif record is None or record.phase is not Phase.RUNNING or record.facts.run_lost:
         _remove_job(state, event.id, event.job_id, "ended", event.time)
     else:
-        failed = find_dialect(record.facts.family).speaks_against_node(event.exit_status)
+        status = event.exit_status
+        dialect = find_dialect(record.facts.family)
+        failed = status is not None and dialect.speaks_against_node(status)
         _remove_job(state, event.id, event.job_id, "ended", event.time, by_itself=not failed)
         try:
             note_run_end(state, record, event.id, failed=failed)

@@ -113,7 +113,7 @@ def count_outcome(state: EngineState, event: JobDeleted | JobEnded) -> None:
     for kind in (part.waiting, part.running):
         if isinstance(event, JobDeleted):
             kind.forget(event.job_id)
-        elif event.exit_status >= 0:
+        elif _ended_by_itself(event):
             kind.record_end(event.job_id, event.time)
     if event.job_id in part.requested:
         del part.requested[event.job_id]
@@ -124,7 +124,12 @@ def count_outcome(state: EngineState, event: JobDeleted | JobEnded) -> None:
     if event.time > known.deadline:
         part.count("missed")
     elif isinstance(event, JobEnded):
-        part.count("kept" if event.exit_status >= 0 else "missed")
+        part.count("kept" if _ended_by_itself(event) else "missed")
+
+
+def _ended_by_itself(event: JobEnded) -> bool:
+    """Return whether the server did not end it; one without a known exit status counts as its own."""
+    return event.exit_status is None or event.exit_status >= 0
 
 
 def close_batch(state: EngineState, _event: str) -> None:

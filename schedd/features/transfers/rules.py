@@ -168,7 +168,7 @@ def _task_gone(state: EngineState, record: TransferRecord, event: JobEnded | Job
         record = replace(
             record,
             tasks_ended=record.tasks_ended + 1,
-            tasks_failed=record.tasks_failed + (event.exit_status != 0),
+            tasks_failed=record.tasks_failed + bool(event.exit_status),
             last_end=max(record.last_end, event.time),
             first_end=min(record.first_end or event.time, event.time),
             exit_status=event.exit_status or record.exit_status or 0,

@@ -164,7 +164,7 @@ class TorqueServer(ComposedServer):
         if not state.server.scheduling:
             self._calls.note_pause()
         else:
-            self._calls.note_reading(arrivals=known is not None and not self._known <= known)
+            self._calls.note_reading(arrivals=known is not None and _expects_call(state, known))
 
     @property
     def uncalled(self) -> str:
@@ -182,3 +182,10 @@ class TorqueServer(ComposedServer):
             await link.close()
         await self._preemptions.close()
         await self.link.close()
+
+
+def _expects_call(state: ServerState, known: AbstractSet[str]) -> bool:
+    """Return whether a job has come for which the server calls: one in a routing queue is not announced."""
+    fresh = state.jobs.keys() - known
+    queues = {state.jobs[name].queue for name in fresh}
+    return any(name not in state.queues or not state.queues[name].routes for name in queues)

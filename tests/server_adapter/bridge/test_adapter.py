@@ -9,6 +9,7 @@ from schedd.wire import Event, JobEnded, RunAccepted, ShareFacts, Snapshot
 from server_adapter.batch.codes import RequestCode
 from server_adapter.bridge.server import ReadScope
 from server_adapter.bridge.state import ServerState
+from server_adapter.emulator.jobs import Queue
 from server_adapter.servers.torque.reader import TorqueReader
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.listener import PortTakenError
@@ -389,6 +390,23 @@ async def test_a_server_that_never_calls_is_reported_to_the_log_and_to_the_daemo
     house.server.scheduler = ("127.0.0.1", unused_port)
     house.server.submit(resources={"nodes": "1"}, runtime=60.0)
     await house.until(lambda: house.daemon.uncalled == "")
+
+
+async def test_no_call_is_missed_for_a_job_that_waits_in_a_routing_queue(
+    build: Build, unused_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real server calls when the job reaches an execution queue, which may be hours later."""
+    monkeypatch.setattr("server_adapter.torque.scheduler_calls._CALL_WITHIN_S", -1.0)
+    house = await build(plan=False, **{"poll.interval": 0.1, "listen.port": unused_port, "daemon.wait": 0.1})
+    route = {"queue_type": "Route", "enabled": "True", "started": "True", "route_destinations": "batch"}
+    house.server.cluster.queues["route"] = Queue("route", route)
+    adapter = await house.start()
+    await house.until(lambda: adapter.cycles >= 2)
+    routed = house.server.submit(queue="route", resources={"nodes": "1"}, runtime=60.0)
+    await house.until(lambda: routed in house.daemon.state.jobs)
+    assert adapter.server.uncalled == ""
+    house.server.submit(resources={"nodes": "1"}, runtime=60.0)
+    await house.until(lambda: adapter.server.uncalled != "")
 
 
 @pytest.fixture

@@ -108,6 +108,14 @@ def test_an_end_has_the_servers_time_exit_status_and_length() -> None:
     assert (ended.time, ended.exit_status, ended.used) == (1795264330, 3, 10)
 
 
+def test_an_end_that_the_server_no_longer_lists_has_no_exit_status() -> None:
+    """A server with `keep_completed = 0` forgets its jobs at once: they may have failed or been deleted."""
+    (vanished,) = events(single(RUNNING), single(None))
+    (listed,) = events(single(RUNNING), single({k: v for k, v in DONE.items() if k != "exit_status"}))
+    assert vanished.type == listed.type == "job_ended"
+    assert (vanished.exit_status, listed.exit_status) == (None, None)
+
+
 def test_a_start_has_the_servers_time_and_shares() -> None:
     (started,) = events(single(QUEUED), single(RUNNING))
     assert started.type == "job_started"
