@@ -188,6 +188,6 @@ def _holds_reply(request: Request, cluster: PlanLoop) -> Response:
     published = cluster.published
     rows = tuple(
         HoldView(kind=one.kind, name=one.name, reason=one.reason, since=one.time, by=one.by)
-        for one in sorted(published.holds, key=lambda one: (one.kind, one.name))
+        for one in sorted(published.holds, key=lambda one: (one.kind, natural_key(one.name)))
     )
     return reply(request, HoldsView(holds=rows, **snapshot_fields(published)), published)

@@ -108,7 +108,9 @@ class ReservationRequest(BaseModel):
         },
     )
 
-    nodes: Annotated[_NameList, Field(description="By their names.")] = ()
+    nodes: Annotated[
+        _NameList, Field(description="By name, range `n[001-020]`, pattern `gpu*`, property or state.")
+    ] = ()
     features: Annotated[_NameList, Field(description="Nodes that have all of these.")] = ()
     everywhere: Annotated[bool, Field(description="All nodes.")] = False
     start: Annotated[

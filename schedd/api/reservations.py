@@ -10,6 +10,7 @@ import structlog
 from fastapi import Request
 
 from schedd.api.audit import audit_act
+from schedd.api.node_selection import select_nodes
 from schedd.api.planner_calls import submit_events
 from schedd.api.policy import PreviewView, preview_events
 from schedd.api.problems import Fault, ProblemError
@@ -23,6 +24,7 @@ from schedd.wire import Reserve, Unreserve
 
 _log = structlog.get_logger(__name__)
 _MAX_NODES_NAMED: Final = 5
+_MAX_WORDS: Final = 200  # ranges, patterns and properties of one reservation
 
 
 def reservation_view(event: Reserve) -> ReservationView:
@@ -75,13 +77,15 @@ async def audit_reservation(cluster: PlanLoop, event: Reserve | Unreserve, who: 
 
 def _reservation_event(cluster: PlanLoop, name: str, body: ReservationRequest) -> Reserve:
     """The event that makes the reservation. Raises ProblemError."""
-    _check_nodes(cluster.published, body)
+    nodes = _expand_nodes(cluster.published, body)
     start = body.start if body.start is not None else cluster.now()
     if body.end is not None and body.end <= max(start, cluster.now()):
         least = f"later than {format_utc(max(start, cluster.now()))}"
         raise _invalid("body.end", "the reservation would be over already", least)
-    terms = body.model_dump(exclude={"start"})
-    return Reserve(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name, start=start, **terms)
+    terms = body.model_dump(exclude={"start", "nodes"})
+    return Reserve(
+        id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name, start=start, nodes=nodes, **terms
+    )
 
 
 async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
@@ -98,14 +102,23 @@ async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
     _log.warning("a reservation was lifted", cluster=cluster.name, by=who, reservation=name)
 
 
-def _check_nodes(published: PlanSnapshot, body: ReservationRequest) -> None:
-    missing = [name for name in body.nodes if name not in published.nodes]
+def _expand_nodes(published: PlanSnapshot, body: ReservationRequest) -> tuple[str, ...]:
+    """Return the nodes that are reserved by name, after a check of the features. Raises ProblemError."""
+    nodes = dict.fromkeys(name for name in body.nodes if name in published.nodes)
+    words = [word for word in body.nodes if word not in nodes]
+    missing = words[_MAX_WORDS:]
+    for word in words[:_MAX_WORDS]:
+        try:
+            nodes.update(dict.fromkeys(select_nodes(published.nodes, word)))
+        except ValueError:
+            missing.append(word)
     if missing:
         raise _invalid("body.nodes", f"no node {shorten_list(missing, _MAX_NODES_NAMED)}")
     has = {one for facts in published.nodes.values() for one in facts.properties}
     unknown = [one for one in body.features if one not in has and one not in published.nodes]
     if unknown:
         raise _invalid("body.features", f"no node has {unknown[0]}")
+    return tuple(nodes)
 
 
 def _invalid(where: str, what: str, allowed: str | None = None) -> ProblemError:

@@ -1,7 +1,7 @@
 """What would follow if something was done, found by doing it to a copy of the engine."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schedd.engine.component.cluster_hooks import component_claim
@@ -90,7 +90,7 @@ def preview_moves(
         conflicting.extend(one for claim in claims for one in _conflicting_jobs(state, claim))
         return engine, engine.handle(events, now).decisions
 
-    return replace(_preview(engine, apply, now, go_on), running=tuple(conflicting))
+    return replace(_preview(engine, apply, now, go_on), running=tuple(_merge_by_job(conflicting)))
 
 
 def preview_settings(
@@ -171,6 +171,16 @@ def _starts(state: EngineState, record: JobRecord) -> tuple[int | None, int | No
 def _hold_claim(event: PlanningHeld) -> NodeClaim:
     """A hold of a node takes it from now on, without an end."""
     return NodeClaim(frozenset({event.name} if event.kind == "node" else ()), event.time)
+
+
+def _merge_by_job(found: Iterable[ConflictingJob]) -> Iterable[ConflictingJob]:
+    """Return each job once, with all its nodes: several nodes that are held are several claims."""
+    jobs: dict[str, ConflictingJob] = {}
+    for one in found:
+        known = jobs.get(one.job)
+        nodes = tuple(dict.fromkeys((*known.nodes, *one.nodes))) if known is not None else one.nodes
+        jobs[one.job] = replace(one, nodes=nodes)
+    return jobs.values()
 
 
 def _conflicting_jobs(state: EngineState, claim: NodeClaim) -> list[ConflictingJob]:

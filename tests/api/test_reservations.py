@@ -81,6 +81,14 @@ def test_invalid_reservations_are_refused(
     assert get(busy_cluster, "/reservations")["reservations"] == []
 
 
+def test_nodes_are_named_as_for_a_hold(busy_cluster: TestClient) -> None:
+    both = put_reservation(busy_cluster, "rack", nodes=["n[1-9]"])["reservation"]
+    assert both["nodes"] == ["n1", "n2"]
+    assert put_reservation(busy_cluster, "one", nodes=["n2", "*1"])["reservation"]["nodes"] == ["n1", "n2"]
+    found = problem(busy_cluster.put(f"{MAIN}/reservations/r", json={"nodes": ["n1", "x[1-3]"]}), "invalid")
+    assert found["errors"][0]["what"] == "no node x[1-3]"
+
+
 def test_a_refused_change_is_no_success_and_the_reservation_stays(busy_cluster: TestClient) -> None:
     for i in range(16):
         put_reservation(busy_cluster, f"r{i}", nodes=["n1"], start=T + 10 * i, users=[f"u{i}"], end=T + 900)

@@ -114,6 +114,15 @@ def test_preview_lists_displaced_and_running_jobs() -> None:
     assert [(one.job, one.after) for one in found.moved] == [("3", None), ("4", None)]
 
 
+def test_preview_of_several_nodes_lists_a_running_job_once() -> None:
+    cluster = Cluster(nodes=3)
+    cluster.submit("1", "3:ppn=4")
+    assert cluster.view("1").state == "running"
+    holds = [hold(cluster, "node", name) for name in ("n1", "n2")]
+    found = preview_moves(Engine.restore(cluster.engine.checkpoint()), holds, T)
+    assert [(one.job, one.nodes) for one in found.running] == [("1", ("n1", "n2"))]
+
+
 def test_a_planned_job_that_is_released_again_keeps_its_age() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("A", "n1:ppn=4", walltime=1000)

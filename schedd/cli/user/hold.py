@@ -32,12 +32,16 @@ def make_parser(name: str = "schedd hold") -> argparse.ArgumentParser:
 def add_target_options(found: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """With the options that name nodes and queues."""
     about = "nodes: names, ranges (n[001-020]), patterns ('gpu*'), properties, states"
-    found.add_argument("-w", dest="nodes", metavar="NODE,…", type=_split_list, default=[], help=about)
-    found.add_argument("-q", dest="queues", metavar="QUEUE,…", type=_split_list, default=[], help="queues")
+    found.add_argument(
+        "-w", dest="nodes", metavar="NODE,…", type=split_outside_brackets, default=[], help=about
+    )
+    found.add_argument(
+        "-q", dest="queues", metavar="QUEUE,…", type=split_outside_brackets, default=[], help="queues"
+    )
     return found
 
 
-def _split_list(text: str) -> list[str]:
+def split_outside_brackets(text: str) -> list[str]:
     """Parts between commas that are not within brackets."""
     return [part for part in re.split(r",(?![^\[]*\])", text) if part]
 

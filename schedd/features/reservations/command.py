@@ -7,6 +7,7 @@ from typing import Final
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import format_duration, format_table, format_time
+from schedd.cli.user.hold import split_outside_brackets
 from schedd.cli.user.preview_text import format_preview
 from schedd.cli.user.time_arguments import parse_coming_time
 from schedd.client import ClientError
@@ -32,7 +33,8 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
     make = acts.add_parser("add", help="create a reservation, or replace one", allow_abbrev=False)
     add = make.add_argument
     add("name", metavar="NAME", help="name of the reservation")
-    add("-w", dest="nodes", metavar="NODE,…", type=_split_list, default=[], help="nodes, by name")
+    about = "nodes: names, ranges (n[001-020]), patterns ('gpu*'), properties, states"
+    add("-w", dest="nodes", metavar="NODE,…", type=split_outside_brackets, default=[], help=about)
     add(
         "-f",
         dest="features",

@@ -1,5 +1,6 @@
 """Forms of the administrators' page for reservations."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -68,7 +69,7 @@ async def delete_reservation(request: Request, cluster: Cluster, viewer: Operato
 
 def _parse_reservation(form: Mapping[str, str]) -> ReservationRequest:
     """Return the reservation of the form. Raises ValidationError and ProblemError."""
-    words = form.get("where", "").replace(",", " ").split()
+    words = re.sub(r",(?![^\[]*\])", " ", form.get("where", "")).split()  # commas outside of brackets
     kind = form.get("kind", "nodes")
     return ReservationRequest(
         nodes=tuple(words) if kind == "nodes" else (),
