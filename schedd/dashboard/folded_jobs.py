@@ -79,6 +79,30 @@ def fold_jobs(
 
 
 @dataclass(frozen=True, slots=True)
+class EndedRow:
+    """A job that ended, or the ``jobs`` of an array that did: the latest of them, and how many failed."""
+
+    key: str
+    latest: JobHistory
+    jobs: int
+    failed: int  # deleted, or with an exit status other than 0
+    longest_run: int | None  # in seconds; None: unknown
+
+
+def fold_ended(ended: Iterable[JobHistory], most: int) -> list[EndedRow]:
+    """Return the first ``most`` rows in the order of the jobs, the latest first; each array is in one row."""
+    members: dict[str, list[JobHistory]] = {}
+    for job in ended:
+        members.setdefault(array_id(job.id), []).append(job)
+    rows: list[EndedRow] = []
+    for key, jobs in list(members.items())[:most]:
+        failed = sum(job.how == "deleted" or bool(job.exit_status) for job in jobs)
+        runs = [job.ended - job.started for job in jobs if job.ended is not None and job.started is not None]
+        rows.append(EndedRow(key, jobs[0], len(jobs), failed, max(runs, default=None)))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
 class QueueRow:
     """A job, or the first listed subjob of an array, with the array."""
 

@@ -6,8 +6,9 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.dashboard.folded_jobs import fold_jobs, fold_queue
+from schedd.dashboard.folded_jobs import fold_ended, fold_jobs, fold_queue
 from schedd.engine import JobRecord, JobStatus, JobView, Phase
+from schedd.store.records import JobHistory
 from tests.engine.cluster import Cluster
 
 
@@ -118,3 +119,20 @@ def test_an_array_with_a_waiting_subjob_is_among_the_waiting_jobs() -> None:
         ("9.s", None),
         ("6[1].s", 2),
     ]
+
+
+def test_ended_subjobs_are_one_row_with_their_failures() -> None:
+    usual = {"owner": "ann", "queue": "q", "resources": {}, "submitted": 0, "state": "C", "runs": 1}
+    ended = [
+        JobHistory(id=name, name="n", started=start, held=(), ended=end, exit_status=status, how=how, **usual)
+        for name, start, end, status, how in [
+            ("7[2].s", 10, 90, 0, "ended"),
+            ("8.s", 10, 80, 1, "ended"),
+            ("7[1].s", None, 70, None, "deleted"),
+            ("7[0].s", 10, 60, 2, "ended"),
+            ("7[3].s", 10, 50, 0, "ended"),
+            ("9.s", 10, 40, 0, "ended"),
+        ]
+    ]
+    rows = [(row.key, row.latest.id, row.jobs, row.failed, row.longest_run) for row in fold_ended(ended, 2)]
+    assert rows == [("7[].s", "7[2].s", 4, 2, 80), ("8.s", "8.s", 1, 1, 70)]

@@ -116,6 +116,8 @@ def test_an_array_is_one_row_with_its_progress_and_end(open_window: Open, site: 
     expect(row).to_contain_text("all done by")
     row.locator("a").first.click()
     page.wait_for_url("**/queue?q=20*")
+    page.goto(f"{site.url}/dashboard/main/jobs/20[].server")
+    page.wait_for_url("**/queue?q=20*")
     expect(page.locator("tbody tr[data-key^='20[']")).to_have_count(5)
 
 
@@ -133,5 +135,7 @@ def test_the_queue_shows_an_array_in_one_row_or_each_subjob(open_window: Open, s
     expect(row).to_contain_text("5 planned")
     expect(row).not_to_contain_text("all done by")
     row.locator("a").first.click()
+    page.wait_for_url("**/queue?q=20*")
+    page.goto(f"{site.url}/dashboard/main/jobs/20[].server")
     page.wait_for_url("**/queue?q=20*")
     expect(page.locator("#jobs tbody tr")).to_have_count(5)

@@ -111,6 +111,22 @@ def test_a_chosen_plan_names_the_admin_and_exactly_the_jobs_that_passed() -> Non
             assert f" {format_length(gained)} earlier" in text
 
 
+def test_a_job_that_nobody_passed_names_the_moved_jobs_ahead_of_it() -> None:
+    """The job 50.s, already ahead, takes the time of job 84.s, on the node of both."""
+    cluster = queue_of({"50.s": HOUR, "84.s": HOUR})
+    state = cluster.engine.state
+    places = []
+    for name, later in (("50.s", 2 * HOUR), ("84.s", 3 * HOUR)):
+        found = current_allocation(state.plan, state.records[name].slot)
+        places.append(replace(found, start=found.start + later))
+    jobs = {state.records[name].slot: name for name in ("50.s", "84.s")}
+    cluster.send(PlanChosen(id="chosen", time=T, places=place_facts(state.plan, jobs, places), by="ann"))
+    history = job_history(publish_snapshot(state), state.records["84.s"])
+    (text,) = [one.words for one in history if one.cause == Cause.CHOSEN]
+    assert text.startswith("ann chose another plan (2 jobs start 5 h later in all); ahead of it"), text
+    assert ", this also moved job 50.s; its promise" in text
+
+
 def test_jobs_that_left_meanwhile_are_counted() -> None:
     cluster = queue_of({"50.s": 10 * HOUR, "84.s": HOUR, "86.s": HOUR})
     reorder(cluster, ["84.s", "86.s", "50.s"])

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from schedd.api.routes import RouteTable
 from schedd.dashboard.ended_jobs import recently_ended
-from schedd.dashboard.folded_jobs import fold_jobs
+from schedd.dashboard.folded_jobs import fold_ended, fold_jobs
 from schedd.dashboard.job_list import JobFilter, list_jobs
 from schedd.dashboard.page_parts import page_parts
 from schedd.dashboard.rendering import render_page
@@ -15,7 +15,7 @@ from schedd.dashboard.viewer import Cluster, Reader, Visibility
 
 router = RouteTable()
 _MAX_JOBS: Final = 2_000
-_MAX_ENDED_JOBS: Final = 50
+_MAX_ENDED_ROWS: Final = 50
 _PAGE_SIZE: Final = 100  # rows of each table
 
 
@@ -58,6 +58,6 @@ def show_my_jobs(
         more=len(waiting) > most or len(running) > most,
         most=most,
         most_jobs=_MAX_JOBS,
-        ended=ended[:_MAX_ENDED_JOBS],
+        ended=fold_ended(ended, _MAX_ENDED_ROWS),
         parts=page_parts(request, "my-jobs", cluster, viewer) if own and whose == own else (),
     )

@@ -2,10 +2,11 @@
 
 import asyncio
 from typing import Annotated, Final
+from urllib.parse import quote
 
 from fastapi import Query, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from schedd.api.jobs import find_past_job
 from schedd.api.planner_calls import TIMEOUTS, get_plan_fork
@@ -17,6 +18,7 @@ from schedd.dashboard.ended_jobs import recently_ended
 from schedd.dashboard.folded_jobs import JobRow, QueueRow, fold_queue, split_running
 from schedd.dashboard.job_list import PAGE_SIZE, JobFilter, find_jobs
 from schedd.dashboard.job_places import group_places
+from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.queue_columns import COLUMNS, DEFAULT_COLUMNS, shown_columns, to_csv
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.start_changes import group_changes
@@ -29,6 +31,7 @@ from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.plan_lists import find_record
 
 router = RouteTable(prefix="/{cluster}")
+_MAX_SEARCH: Final = 200  # characters of a text to search for
 MAX_CSV_ROWS: Final = 200_000  # jobs in one CSV file; the page says so where there are more
 
 
@@ -120,6 +123,10 @@ async def show_job(
     published = cluster.published
     record = find_record(published, job)
     if record is None or not visibility.shows(record):
+        search = job.partition("]")[0]
+        if "[]" in job[:_MAX_SEARCH] and find_jobs(published, visibility, JobFilter(q=search)).jobs:
+            subjobs = JobFilter().address(q=search)
+            return RedirectResponse(f"{dashboard_path(request)}/{quote(cluster.name)}/queue{subjobs}", 303)
         past = await run_in_threadpool(find_past_job, request.app.state.clusters, cluster, job, visibility)
         return render_page(request, "ended-job", viewer, cluster, past=past, job=past.job)
     explained = priority = None

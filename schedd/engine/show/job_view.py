@@ -447,6 +447,9 @@ def _change_text(published: PlanSnapshot, found: ChangeSet, slot: int, before: i
         if after > before:
             passed = (new < old) & (old > before) & (new < after) & (new >= 0)
             words += _name_jobs(published, found, slots[passed], "; {} moved ahead of it")
+            if not passed.any():  # jobs that were ahead already took its place; of some, only nodes changed
+                moved = (new >= 0) & (new < after) & (slots != slot)
+                words += _name_jobs(published, found, slots[moved], "; ahead of it, this also moved {}")
         elif after < before:
             passed = (new > old) & (old >= 0) & (old < before) & (new > after)
             words += _name_jobs(published, found, slots[passed], "; it moved ahead of {}")
