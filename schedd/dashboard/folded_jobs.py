@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from schedd.array_ids import array_id
 from schedd.dashboard.job_order import JobAndStart
 from schedd.engine import JobRecord, JobStatus, JobView, Phase, PlanSnapshot, job_status
+from schedd.start_sentence import is_forecast_fresh
 from schedd.store.records import JobHistory
 
 
@@ -192,5 +193,9 @@ def _count_array(
 
 
 def _start_key(job: JobView) -> tuple[bool, int, str]:
-    start = job.expected_start if job.expected_start is not None else job.displayed_start
+    start, by = job.displayed_start, job.expected_by if job.expected_by is not None else job.promised_start
+    if job.expected_start is not None and is_forecast_fresh(
+        job.expected_start, by, job.expected_as_of, job.as_of
+    ):
+        start = job.expected_start
     return start is None, start or 0, job.id

@@ -28,7 +28,6 @@ from schedd.engine import (
     JobStatus,
     PlanSnapshot,
     job_displayed_start,
-    job_expected_start,
     job_histories,
     job_status,
 )
@@ -42,6 +41,7 @@ from schedd.features.portal.job_list import (
 )
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.published_start import PublishedStart
 from schedd.service.questions.tighter_walltimes import TighterWalltime, find_tighter_walltimes
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.pacing import paced
@@ -71,7 +71,7 @@ class MyCluster:
     waiting: int
     """Own jobs without a planned start."""
     next_start: int | None
-    """The earliest likely start of the caller's waiting jobs: expected, else planned."""
+    """The earliest likely start of the caller's waiting jobs, else the planned one; never in the past."""
     next_job: str
     """The job with that start; empty: none."""
     stale: str
@@ -126,6 +126,13 @@ def get_me(request: Request, _: Daemon, caller: User) -> Response:
     return reply(request, _describe_caller(request, caller))
 
 
+def _likely_start(published: PlanSnapshot, record: JobRecord, start: int, now: int) -> int:
+    """Return the likely start of a planned job, by a fresh forecast, else its displayed one."""
+    own = PublishedStart.from_job(published, record, now)
+    likely = own.forecast.start if own is not None else -1
+    return max(now, likely if likely >= 0 else job_displayed_start(published, record, start))
+
+
 def _describe_caller(request: Request, caller: Bearer) -> MeView:
     clusters = []
     now = 0
@@ -142,9 +149,7 @@ def _describe_caller(request: Request, caller: Bearer) -> MeView:
             status = job_status(row.record, row.start)
             counts[status] += 1
             if status == "planned":
-                expected = job_expected_start(published, row.record).start
-                shown = job_displayed_start(published, row.record, row.start)
-                starts.append((expected if expected is not None else shown, row.record.id))
+                starts.append((_likely_start(published, row.record, row.start, loop.now()), row.record.id))
         next_start, next_job = min(starts, default=(None, ""))
         clusters.append(
             MyCluster(

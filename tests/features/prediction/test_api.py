@@ -265,6 +265,22 @@ def test_a_change_of_an_unaltered_job_is_expected_no_later_than_the_job_was_publ
     assert ", but likely no sooner</td>" in page.get("/dashboard/main/what-if?job=21").text
 
 
+@pytest.mark.parametrize(
+    ("expected", "by", "known"), [(T + 60, T + 600, T + 60), (T - 300, T + 600, T), (T - 900, T - 600, None)]
+)
+def test_the_next_start_of_a_user_is_never_in_the_past(
+    site: TestClient, expected: int, by: int, known: int | None
+) -> None:
+    """A job after its likely start may start at any time; after its 90 % time, the planned start counts."""
+    loop = site.app.state.clusters["main"]  # type: ignore[attr-defined]
+    loop.submit([job("20.server", user="our-user", nodes="2:ppn=4")]).result(WAIT_S)
+    told = ExpectedFacts("20.server", expected, by, T + 7_200, "submission")
+    loop.submit([StartsExpected(id="x", time=T, jobs=(told,))]).result(WAIT_S)
+    me = site.get("/v1/me", headers={"Authorization": f"Bearer {token('user')}"}).json()["clusters"][0]
+    planned = get(site, "/jobs/20.server")["planned_start"]
+    assert (me["next_job"], me["next_start"]) == ("20.server", planned if known is None else known)
+
+
 @pytest.mark.parametrize("wish", [{"sooner": True}, {"changes": True, "start_by": T + 8_000}])
 def test_each_change_has_the_likely_start_of_the_same_request(
     site: TestClient, wish: dict[str, object]
