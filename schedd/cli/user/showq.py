@@ -88,7 +88,7 @@ class _QueueRow(NamedTuple):
         return describe_start(facts, now)
 
 
-_FIELDS = _QueueRow._fields[:-1]
+QUEUE_FIELDS = _QueueRow._fields[:-1]
 
 
 def make_parser(name: str = "showq") -> argparse.ArgumentParser:
@@ -136,7 +136,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     }
     wanted = args.parts or list(parts)
     if args.json:
-        shown = {"running": _FIELDS, "planned": _FIELDS, "blocked": _QueueRow._fields}
+        shown = {"running": QUEUE_FIELDS, "planned": QUEUE_FIELDS, "blocked": _QueueRow._fields}
         show_json(
             {
                 name: [dict(zip(shown[name], job, strict=False)) for job in part]
@@ -201,7 +201,7 @@ def fold_arrays(jobs: list[_QueueRow]) -> list[_QueueRow]:
 
 def _jobs(session: Session, args: argparse.Namespace) -> list[_QueueRow]:
     """Each job once: a job that starts between two pages of the answer is on both."""
-    found = session.client.job_columns(_FIELDS, user=args.user, queue=args.queue)
+    found = session.client.job_columns(QUEUE_FIELDS, user=args.user, queue=args.queue)
     jobs = {row[0]: _QueueRow(*row) for row in reversed(list(zip(*found.values(), strict=True)))}
     return [job for job in reversed(jobs.values()) if args.qos in (None, job.labels.get("qos", ""))]
 

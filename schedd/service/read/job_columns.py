@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from typing import Any, Final
 
 from schedd.engine import (
@@ -44,32 +45,35 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
         job.end_from(start, published.as_of) if start >= 0 else None
         for job, start in zip(jobs, starts, strict=True)
     ],
-    "expected_start": lambda published, jobs, _: [job_expected_start(published, job).start for job in jobs],
-    "expected_by": lambda published, jobs, _: [job_expected_start(published, job).by for job in jobs],
-    "expected_as_of": lambda published, jobs, _: [job_expected_start(published, job).as_of for job in jobs],
     "predicted": lambda published, jobs, _: [published.settings.predicts(job.facts.queue) for job in jobs],
+    "starts_stopped": lambda published, jobs, _: [published.starts_stopped] * len(jobs),
     "promised_start": lambda published, jobs, _: _promised(published, jobs),
-    "deadline": lambda published, jobs, starts: _details("deadline", None, published, jobs, starts),
-    "deadline_state": lambda published, jobs, starts: _details("deadline_state", "", published, jobs, starts),
-    "deadline_probability": lambda published, jobs, starts: _details(
-        "deadline_probability", None, published, jobs, starts
-    ),
 }
-PLAIN: Final = _COLUMNS.keys()  # fields of a job's view that are available as columns
+_EXPECTED: Final = {"expected_start": "start", "expected_by": "by", "expected_as_of": "as_of"}
+_DETAILS: Final[Mapping[str, object]] = {  # with the value that stands for none
+    "deadline": None,
+    "deadline_state": "",
+    "deadline_probability": None,
+}
+PLAIN: Final = frozenset({*_COLUMNS, *_EXPECTED, *_DETAILS})
+"""Fields of a job's view that are available as columns."""
 
 
 def columns(published: PlanSnapshot, listed: JobListing, only: AbstractSet[str]) -> dict[str, list[Any]]:
     """Return the values of these fields, which must be in ``PLAIN``, for the listed jobs."""
-    found = _COLUMNS.items()
-    return {name: of(published, listed.records, listed.starts) for name, of in found if name in only}
-
-
-def _details(
-    field: str, absent: object, published: PlanSnapshot, jobs: Sequence[JobRecord], starts: Sequence[int]
-) -> list[Any]:
-    return [
-        job_details(published, job, start).get(field, absent) for job, start in zip(jobs, starts, strict=True)
-    ]
+    jobs, starts = listed.records, listed.starts
+    found = {name: of(published, jobs, starts) for name, of in _COLUMNS.items() if name in only}
+    if not only.isdisjoint(_EXPECTED):
+        expected = [job_expected_start(published, job) for job in jobs]
+        found |= {name: list(map(attrgetter(of), expected)) for name, of in _EXPECTED.items() if name in only}
+    if not only.isdisjoint(_DETAILS):
+        details = [job_details(published, job, start) for job, start in zip(jobs, starts, strict=True)]
+        found |= {
+            name: [one.get(name, absent) for one in details]
+            for name, absent in _DETAILS.items()
+            if name in only
+        }
+    return found
 
 
 def _promised(published: PlanSnapshot, jobs: Sequence[JobRecord]) -> list[int | None]:

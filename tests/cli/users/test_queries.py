@@ -13,6 +13,7 @@ from schedd.cli.user.accuracy import describe_losses
 from schedd.cli.user.accuracy import horizon_cells as told_line
 from schedd.cli.user.showbf import free_windows
 from schedd.cli.user.showplan import chart
+from schedd.cli.user.showq import QUEUE_FIELDS
 from schedd.cli.user.showstart import expand_shorthand
 from schedd.client import ClientError
 from schedd.client.answers import Gap
@@ -20,6 +21,7 @@ from schedd.client.json_object import JsonObject
 from schedd.client.read_client import ReadClient
 from schedd.predict.accuracy import AccuracyFigures
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.job_columns import PLAIN
 from schedd.start_sentence import NEVER, NO_HISTORY
 from schedd.wire import (
     ExpectedFacts,
@@ -54,6 +56,11 @@ def test_showstart_shows_start_nodes_and_explanation(run: Run, name: str) -> Non
         "last moved  Tue 14 Nov 22:13:20  first planned: it arrived\n"
         "at once if  1 node (asked: 2)\n"
     )
+
+
+def test_showq_asks_only_for_fields_that_are_columns() -> None:
+    """One other field makes the daemon build a view of each job: with 100,000 jobs that took 24 s."""
+    assert PLAIN.issuperset(QUEUE_FIELDS)
 
 
 def test_showstart_shows_effects_from_altering_a_job(run: Run) -> None:
