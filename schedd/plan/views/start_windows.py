@@ -1,6 +1,6 @@
 """Start windows: all intervals of starts where a request fits into the plan, not only the first."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,24 @@ class StartWindow:
 
     first: int
     last: int
+
+
+def join_windows(lists: Sequence[Sequence[StartWindow]], limit: int) -> tuple[StartWindow, ...]:
+    """Return the first ``limit`` windows in which any of several requests may start.
+
+    Each list has the first ``limit`` windows of one request. What comes after the end of a full list is left
+    out, because that request may have further windows.
+    """
+    known = min((one[-1].last for one in lists if len(one) >= limit), default=None)
+    found: list[StartWindow] = []
+    for one in sorted((one for some in lists for one in some), key=lambda one: one.first):
+        if known is not None and one.first > known:
+            break
+        if found and one.first <= found[-1].last + 1:
+            found[-1] = StartWindow(found[-1].first, max(found[-1].last, one.last))
+        else:
+            found.append(one)
+    return tuple(found[:limit])
 
 
 def find_windows(

@@ -160,7 +160,7 @@ class PlanFork:
             stack.enter_context(limit_searches(plan))
             best = self.published.settings.site.placement is not Placing.FIRST_GAP
             trial = self._trial(plan, facts, understood, moment, best=best)
-            several = len(forms) > 1 and bool(changes or sooner or tasks)
+            several = len(forms) > 1 and bool(changes or sooner or tasks or most_windows or cheapest_by)
             return WhatIfQuestion(
                 self.published,
                 self._unplanned,

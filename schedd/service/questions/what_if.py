@@ -1,13 +1,13 @@
 """What-if: the start of a job that is not submitted yet, and what would make it start sooner."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from schedd.dialect import request_words
 from schedd.dialect.walltime_scale import WalltimeScale
 from schedd.engine import ParsedRequest, PlanSnapshot
 from schedd.model import Answer, Never, Request, StartKnown, WaitingFor
-from schedd.plan.views import StartWindow
+from schedd.plan.views import StartWindow, join_windows
 from schedd.service.questions.arrivals import Arrival
 from schedd.service.questions.cheapest_start import CheapestStart
 from schedd.service.questions.open_questions import limit_plan_work
@@ -84,8 +84,8 @@ class WhatIfQuestion:
         later = self._may_start_sooner(answer)
         planned = answer.placement.start if isinstance(answer, StartKnown) else None
         windows: tuple[StartWindow, ...] = ()
-        if (later or planned is not None) and not waits:
-            windows = trial.windows(self.request, understood.walltime, options.most_windows)
+        if options.most_windows and (later or planned is not None) and not waits:
+            windows = self._find_windows()
 
         def find_changes(by: int | None) -> tuple[SmallerRequest, ...]:
             if by is None or not later or (planned is not None and planned <= by):
@@ -163,11 +163,27 @@ class WhatIfQuestion:
         stated = understood.walltime if scale is None else scale.stated
         return smaller_requests(self.request, stated, earliest_start)
 
+    def _forms_of_walltime(self) -> Iterator[tuple[SubmissionTrial, Request]]:
+        """Yield each form of the planned walltime, such as each partition, with its request."""
+        walltime = self.trial.understood.walltime
+        for one in self.forms:
+            request = one.understood.request
+            if request is not None and one.understood.walltime == walltime:
+                yield one, request
+
+    def _find_windows(self) -> tuple[StartWindow, ...]:
+        """Return the windows in which any form could start."""
+        walltime, most = self.trial.understood.walltime, self.options.most_windows
+        forms = list(self._forms_of_walltime()) or [(self.trial, self.request)]
+        return join_windows([form.windows(request, walltime, most) for form, request in forms], most)
+
     def _find_cheapest(self) -> CheapestStart | None:
-        by = self.options.cheapest_by
+        by, walltime = self.options.cheapest_by, self.trial.understood.walltime
         if by is None:
             return None
-        return self.trial.cheapest(self.request, self.trial.understood.walltime, by, self.published)
+        forms = list(self._forms_of_walltime()) or [(self.trial, self.request)]
+        found = [form.cheapest(request, walltime, by, self.published) for form, request in forms]
+        return min(filter(None, found), key=lambda one: (one.cost, one.start), default=None)
 
     def _find_ends_of_tasks(self) -> tuple[TasksEnd, ...]:
         if not self.options.tasks:

@@ -112,6 +112,20 @@ def test_all_questions_about_a_hypothetical_job_try_all_its_partitions() -> None
     assert [(one.change, one.value) for one in found.changes] == [("nodes", 1)], "at once in partition a"
 
 
+def test_the_windows_of_a_what_if_are_those_of_all_partitions() -> None:
+    """They were those of the first partition, and began after the planned start in another one."""
+    cluster = Cluster(4, site={"partitions": TWO})
+    cluster.submit("1", "2:ppn=4", walltime=900, resources={"partition": "a"})
+    cluster.reserve("later", "n3", "n4", start=500)
+    found = fork_of(cluster).what_if(hypothetical("2:ppn=4", partition="a:b"), T, most_windows=8)
+    assert isinstance(found.answer, StartKnown)
+    assert found.answer.placement.start == T
+    assert [one.first - T for one in found.windows] == [0, 900]
+    assert found.windows[0].last - T == 400
+    found = fork_of(cluster).what_if(hypothetical("2:ppn=4", partition="a:b"), T, most_windows=1)
+    assert [(one.first - T, one.last - T) for one in found.windows] == [(0, 400)]
+
+
 def test_the_tasks_of_a_what_if_use_all_partitions() -> None:
     cluster = Cluster(4, site={"partitions": TWO})
     fork = fork_of(cluster)
