@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, Final
 
 from markupsafe import Markup, escape
@@ -142,6 +143,18 @@ def format_number(value: float) -> str:
     return f"{value:,}"
 
 
+def format_figure(value: float, digits: int = 4) -> str:
+    """A measured number with that many digits, and without an exponent: ``12,346``, ``0.0173``, ``0``."""
+    if value < 0:
+        return f"-{format_figure(-value, digits)}"
+    if not isfinite(value):
+        return str(value)
+    if value >= 10 ** (digits - 1):
+        return f"{round(value):,}"
+    text = f"{value:.{digits}g}"
+    return text if "e" not in text else f"{value:.6f}".rstrip("0").rstrip(".")
+
+
 def pluralise(count: int, one: str, more: str = "") -> str:
     """The noun for a count: ``job`` for 1, else ``jobs`` or the given plural."""
     return one if count == 1 else more or f"{one}s"
@@ -158,7 +171,7 @@ def format_criterion(value: float, criterion: str, unit: str) -> str:
         return format_duration(value)
     if criterion in _SHARE_CRITERIA:
         return f"{100 * value:.3g} %"
-    return f"{value:.4g}{' jobs' if unit == 'jobs' else ''}"
+    return f"{format_figure(value)}{' jobs' if unit == 'jobs' else ''}"
 
 
 def format_change(share: float) -> str:
@@ -224,6 +237,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "span": format_duration,
     "kib": format_memory,
     "number": format_number,
+    "figure": format_figure,
     "plural": pluralise,
     "ahead": describe_jobs_before,
     "linked": describe_link,

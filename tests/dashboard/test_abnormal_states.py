@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, expect
 from schedd.api.app import create_app
 from schedd.api.problems import ProblemError
 from schedd.dashboard import add_dashboard
-from schedd.dashboard.filters import capitalise_first
+from schedd.dashboard.filters import capitalise_first, format_figure
 from schedd.dashboard.start_changes import group_changes
 from schedd.engine import EngineSettings
 from schedd.engine.facts.texts import NOT_ANNOUNCED
@@ -576,7 +576,7 @@ def test_priorities_and_shares_agree_with_the_api(server: tuple[str, FastAPI]) -
             assert name in page.partition("No points from: ")[2].partition("</p>")[0]
             continue
         assert f"{name}</th>" in page
-        assert f'<td class="num">{term["points"]:.4g}</td>' in page
+        assert f'<td class="num">{format_figure(term["points"])}</td>' in page
     places = site.get_json("/fair-share")["places"]
     assert places
     for place in places:

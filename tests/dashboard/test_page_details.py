@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from schedd.alternatives.objective_weights import Objective
 from schedd.dashboard.criterion_help import CRITERION_HELP
-from schedd.dashboard.filters import format_change, format_criterion, format_time
+from schedd.dashboard.filters import format_change, format_criterion, format_figure, format_time
 from schedd.dashboard.health import format_act
 from schedd.dashboard.pages.what_if import WhatIfForm, normalize_walltime
 from schedd.dashboard.start_changes import group_changes
@@ -66,6 +66,16 @@ def test_criteria_and_changes_are_formatted() -> None:
     assert format_criterion(7200, "wait", "s") == "2 h"
     assert format_criterion(3, "late_jobs", "jobs") == "3 jobs"
     assert format_criterion(1.23456, "slowdown", "1") == "1.235"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(12_345, "12,345"), (1e6, "1,000,000"), (1e-5, "0.00001"), (1e-9, "0"), (-2.5, "-2.5"), (0.0, "0")],
+)
+def test_figures_have_no_exponents(value: float, words: str) -> None:
+    """A cluster of 10,000 nodes had "1.234e+04 jobs" in its plan metrics."""
+    assert format_figure(value) == words
+    assert format_criterion(value, "late_jobs", "jobs") == f"{words} jobs"
 
 
 def test_audit_uses_the_same_action_names_as_pages() -> None:
