@@ -261,6 +261,8 @@ function placeBar() {
   const room = bar.scrollHeight - bar.clientHeight;
   barAt = Math.round(room * plan.first / Math.max(1, plan.rows - plan.count));
   bar.scrollTop = barAt;
+  bar.setAttribute("aria-valuemax", Math.max(0, plan.rows - plan.count));
+  bar.setAttribute("aria-valuenow", plan.first);
 }
 
 function chosen(part) {
