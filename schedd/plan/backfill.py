@@ -76,15 +76,27 @@ class BackfillRule:
     def with_job(
         self, slots: int, slot: int, since: int, expected: int, latest: int, rank: int | None = None
     ) -> "BackfillRule":
-        """Return the rule for one job more than ``slots``; of unknown ``rank`` it gets the median."""
+        """Return the rule with one job more, of ``slots`` slots; of unknown ``rank`` it gets the median."""
         if rank is None:
             ranks = np.sort(self.rank[np.flatnonzero(self.may)])
             rank = int(ranks[ranks.shape[0] // 2]) if ranks.shape[0] else 0
+        return self.with_jobs(slots, np.array([slot]), since, expected, latest, rank)
 
-        def wider(by: Ints, its: int) -> Ints:
+    def with_jobs(
+        self,
+        slots: int,
+        added: Ints,
+        since: int | Ints,
+        expected: int | Ints,
+        latest: int | Ints,
+        rank: int,
+    ) -> "BackfillRule":
+        """Return the rule with the ``added`` jobs, of ``slots`` slots."""
+
+        def wider(by: Ints, its: int | Ints) -> Ints:
             found = np.zeros(slots, np.int64)
             found[: by.shape[0]] = by
-            found[slot] = its
+            found[added] = its
             return found
 
         return BackfillRule(

@@ -521,6 +521,10 @@ class Plan(PlanContents, WorkLimits):
             self._repairs.mark_for_search(slot)
         jobs[at.READY, slot] = ready
 
+    def set_ready_times(self, slots: Ints, ready: Ints) -> None:
+        """Change the earliest starts of unplaced jobs."""
+        self.slabs.tb.jobs[at.READY, slots] = ready
+
     # ---- repair ---------------------------------------------------------------------------------
 
     def repair_now(self, now: int, arrays: ArrayEnds | None = None) -> Moves:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from schedd.plan.backfill import BackfillRule
-from schedd.plan.job_order import ArrayEnds, by_age
+from schedd.plan.job_order import NO_ORDER, ArrayEnds, by_age
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import projection as on
 from schedd.plan.kernels.layout import Ints
@@ -36,13 +36,15 @@ def project_plan(
     until: Collection[int] = (),
     arrays: ArrayEnds | None = None,
     rule: BackfillRule | None = None,
+    arrivals: Ints = NO_ORDER,
 ) -> Projection:
     """Run the plan's jobs for ``run_s`` seconds each (by slot), at most as long as planned.
 
     Each end is followed by the engine's actions: jobs that can start start, oldest first; then all jobs move
-    to their earliest placements. With a ``rule``, it backfills first. The projection ends when all jobs of
-    ``until`` have started (empty: all planned jobs), or after ``work`` visited segments, which depend only on
-    the plan. The fork is left at the time reached.
+    to their earliest placements. With a ``rule``, it backfills first. Unplaced jobs, ``arrivals`` by their
+    earliest start, come at that time and get their earliest gaps, behind all others. The projection ends when
+    all jobs of ``until`` have started (empty: all planned jobs), or after ``work`` visited segments, which
+    depend only on the plan. The fork is left at the time reached.
     """
     slabs, repairs = fork.slabs, fork.repairs
     slabs.fit_log()
@@ -54,6 +56,8 @@ def project_plan(
     state[on.ALWAYS_BY_CALLER] = rule is not None
     waiting = by_age(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED), repairs.ranks)
     state[on.N_WAITING] = waiting.shape[0]
+    state[on.RANKED] = bool(repairs.ranks.shape[0])
+    waiting = np.concatenate((waiting, arrivals))
     started = np.full(slots, -1, np.int64)
     # overdue jobs end in one second
     drawn = np.maximum(jobs[at.START] + run_s, now + 1)
@@ -67,7 +71,19 @@ def project_plan(
         tb = slabs.tb
         state[on.NEXT_UNTRIED] = repairs.next_untried
         how = on.project_events(
-            tb, slabs.freed, waiting, run_s, wanted, by_caller, state, ends, started, longest, order, moves
+            tb,
+            slabs.freed,
+            waiting,
+            arrivals,
+            run_s,
+            wanted,
+            by_caller,
+            state,
+            ends,
+            started,
+            longest,
+            order,
+            moves,
         )
         repairs.next_untried = int(state[on.NEXT_UNTRIED])
         moment = int(state[on.NOW])

@@ -1,6 +1,7 @@
 """Run-time prediction and expected starts, learned from job events. Pure: no I/O and no clock."""
 
 from schedd.predict.accuracy import AccuracyFigures, EstimateOutcomes, measure_accuracy
+from schedd.predict.arrivals import RecentArrivals
 from schedd.predict.delay_risks import DelayRisk, delayed_quantiles
 from schedd.predict.delays import LONGEST_DELAY_S, NO_DELAY, Delay, RecentDelays
 from schedd.predict.end_forecasts import EndForecast, StartDistribution, uncorrected
@@ -62,6 +63,7 @@ __all__ = [
     "ProbabilityBin",
     "ProbabilityCalibration",
     "ProbabilityOutcome",
+    "RecentArrivals",
     "RecentDelays",
     "RunTimePredictor",
     "RunTimes",

@@ -10,6 +10,7 @@ from operator import index
 from typing import Any, Final, Literal, get_args
 
 from schedd.plan.columns import Ints
+from schedd.predict.arrivals import RecentArrivals
 from schedd.predict.delays import LONGEST_DELAY_S, Delay, RecentDelays
 from schedd.predict.halts import Halts
 from schedd.predict.learner import Learner
@@ -34,6 +35,7 @@ class RunTimePredictor:
         self._share_halts(Halts())
         self.start_delays = RecentDelays()  # from due to started
         self.end_delays = RecentDelays()  # from an end to its report
+        self.arrivals = RecentArrivals()
         self._due: dict[str, int] = {}  # when each job with an open run decision was due
         self.as_of = -1  # time of the latest round of all expected starts; -1: none yet
         self.near_as_of = self.near_until = -1
@@ -89,6 +91,7 @@ class RunTimePredictor:
         new.calibrations = {kind: one.without_estimates() for kind, one in self.calibrations.items()}
         new._share_halts(self.halts.copy())
         new.start_delays, new.end_delays = self.start_delays.copy(), self.end_delays.copy()
+        new.arrivals = self.arrivals.copy()
         return new
 
     def forget(self, job: str, now: int) -> None:
@@ -119,6 +122,7 @@ class RunTimePredictor:
         new.calibrations = {kind: one.copy() for kind, one in self.calibrations.items()}
         new._share_halts(self.halts.copy())
         new.start_delays, new.end_delays = self.start_delays.copy(), self.end_delays.copy()
+        new.arrivals = self.arrivals.copy()
         new._due = dict(self._due)
         new.as_of, new.near_as_of, new.near_until = self.as_of, self.near_as_of, self.near_until
         return new
@@ -133,6 +137,7 @@ class RunTimePredictor:
             "end_delays": self.end_delays.save(),
             "due": self._due,
             "halts": self.halts.save(),
+            "arrivals": self.arrivals.save(),
         }
         return {"version": _VERSION, "learner": plain, "kinds": kinds, **rounds, **delays}, arrays
 
@@ -153,6 +158,8 @@ class RunTimePredictor:
         new.start_delays = RecentDelays.load(plain["start_delays"])
         new.end_delays = RecentDelays.load(plain["end_delays"])
         new._due = {job: index(due) for job, due in plain["due"].items()}
+        if "arrivals" in plain:  # absent in states of an earlier version
+            new.arrivals = RecentArrivals.load(plain["arrivals"])
         return new
 
 

@@ -5,6 +5,7 @@ from typing import Final
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from schedd.plan.columns import Ints
 from schedd.predict.predictions import LEVELS, Floats, Prediction
@@ -24,12 +25,18 @@ def draw_levels(jobs: Sequence[str], n: int) -> Floats:
     cover the whole distribution. The levels depend only on the job's id and n, so differences between rounds
     come only from the predictions.
     """
+    found: Floats = (np.argsort(draw_numbers(jobs, n), axis=1, kind="stable") + 0.5) / n
+    return found
+
+
+def draw_numbers(jobs: Sequence[str], n: int) -> npt.NDArray[np.uint64]:
+    """Return ``n`` random numbers for each job, shape (jobs, n), which depend only on its id."""
     seeds = np.array([crc32(job.encode()) for job in jobs], np.uint64).reshape(-1, 1)
     mixed = (seeds << np.uint64(16)) + np.arange(1, n + 1, dtype=np.uint64) * _ODD  # splitmix64 (Steele 2014)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
     mixed ^= mixed >> np.uint64(31)
-    found: Floats = (np.argsort(mixed, axis=1, kind="stable") + 0.5) / n
+    found: npt.NDArray[np.uint64] = mixed
     return found
 
 

@@ -1,12 +1,12 @@
 """Calibration of expected starts.
 
-A plan with predicted run times does not know jobs that arrive later and start earlier. P90 is therefore the
-90th percentile of the samples, corrected by conformal prediction over the latest outcomes and by small steps
-after each hit and miss (Gibbs and Candès 2021). Both are factors on the wait, and are learned apart for short
-and long waits: where near jobs start minutes late, the factor of these would move P90 of long waits by days;
-that of waits of hours makes P90 of a day ahead as early as P50. Until there are enough outcomes for a
-correction, P90 is no earlier than the planned start by walltimes. Later it does not depend on this start: how
-far that is beyond the samples follows the length of the wait rather than its uncertainty.
+The samples know later jobs only by the latest ones, and no higher priority that these may have. P90 is
+therefore the 90th percentile of the samples, corrected by conformal prediction over the latest outcomes and
+by small steps after each hit and miss (Gibbs and Candès 2021). Both are factors on the wait, and are learned
+apart for short and long waits: where near jobs start minutes late, the factor of these would move P90 of long
+waits by days; that of waits of hours makes P90 of a day ahead as early as P50. Until there are enough
+outcomes for a correction, P90 is no earlier than the planned start by walltimes. Later it does not depend on
+this start: how far that is beyond the samples follows the length of the wait rather than its uncertainty.
 
 P50 is the median of the samples. Where it covers fewer than 48 or more than 56 % of the jobs, it is moved as
 far as these bounds. In both corrections, jobs that still wait count with their wait so far (Kaplan and Meier

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from schedd.engine import EngineState, JobRecord, Phase, backfill_rule
 from schedd.model import FOREVER, Never, WaitingFor
-from schedd.predict import JobFeatures, Learner, StartSampler, start_quantiles
+from schedd.predict import JobFeatures, Learner, RecentArrivals, StartSampler, start_quantiles
 from schedd.replay.prepared import Prepared
 from schedd.replay.simulation import Simulation
 from schedd.replay.start_estimates import SlotIds, planned_speed
@@ -72,7 +72,9 @@ class StartForecaster:
 
     def __init__(self, prepared: Prepared) -> None:
         self._jobs = prepared.jobs
-        self._learner = Learner()
+        self._learner, self._arrivals = Learner(), RecentArrivals()
+        self._started: dict[int, int] = {}
+        self._new: list[int] = []  # jobs that arrived in this second
         self._paced = prepared.site.paced
         self._fastest = max(prepared.site.speeds.values()) if self._paced else 1.0
 
@@ -82,10 +84,12 @@ class StartForecaster:
         self._learner.predict_job(
             str(i), JobFeatures(job.user, job.estimate, job.procs, job.name, self._fastest), now
         )
+        self._new.append(i)
 
     def started(self, i: int, now: int, speed: float) -> None:
         """Process a start on nodes of this ``speed``."""
         self._learner.record_start(str(i), now, speed=speed)
+        self._started[i] = now
 
     def ended(self, i: int, now: int, *, killed: bool) -> None:
         """Process an end; a killed job is not used for learning."""
@@ -93,9 +97,15 @@ class StartForecaster:
             self._learner.forget(str(i), now)
         else:
             self._learner.record_end(str(i), now)
+        self._arrivals.record_end(str(i), now - self._started.pop(i, now))
 
-    def estimate_starts(self, _state: EngineState, _before: int | None) -> None:
-        """Do nothing: estimates are computed on request."""
+    def estimate_starts(self, state: EngineState, _before: int | None) -> None:
+        """Note the jobs that arrived in this second: estimates are computed on request."""
+        for i in self._new:
+            record = state.records.get(str(i))
+            if record is not None and record.slot >= 0:
+                self._arrivals.record(record.id, state.now, state.now, state.plan, record.slot)
+        self._new.clear()
 
     def expected(self, state: EngineState, now: int) -> Mapping[str, int]:
         """Return the P50 start by job at ``now`` on the engine's clock."""
@@ -113,6 +123,7 @@ class StartForecaster:
             queued=state.queue,
             arrays=state.arrays,
             rule=backfill_rule(state),
+            arrivals=self._arrivals,
         )
         slots = sampler.order
         if not slots.shape[0]:

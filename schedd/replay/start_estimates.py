@@ -22,6 +22,7 @@ from schedd.predict import (
     PlannedSpeeds,
     Prediction,
     ProbabilityBin,
+    RecentArrivals,
     StartCalibration,
     StartDistribution,
     StartSampler,
@@ -107,13 +108,13 @@ class StartEstimator:
         self._jobs = prepared.jobs
         self._offset = prepared.offset
         self._as_planned = start is None
-        self._new: list[int] = []  # jobs that arrived in this second, without a planned start yet
+        self._new: list[int] = []  # jobs that arrived in this second
         self.is_valid = True
         """Whether all jobs have started as planned; otherwise estimates were at wrong times, and end."""
         n = len(prepared.jobs)
         self._start = np.full(n, _NOT, np.int64) if start is None else start + prepared.offset
         self._submit = np.array([job.submit for job in prepared.jobs], np.int64) + prepared.offset
-        self._learner = Learner()
+        self._learner, self._arrivals = Learner(), RecentArrivals()
         self._paced = prepared.site.paced
         speeds = prepared.site.speeds.values() if self._paced else (1.0,)
         self._slowest, self._fastest = min(speeds), max(speeds)
@@ -136,19 +137,23 @@ class StartEstimator:
         )
         on_slowest = prediction.at_speed(self._slowest)  # the nodes of the workload's run times
         self._run50[i], self._run90[i] = on_slowest.p50, on_slowest.p90
-        if self._as_planned:
-            self._new.append(i)
-        else:
+        self._new.append(i)
+        if not self._as_planned:
             self._schedule_estimates(now, i)
 
     def has_starts(self, start: Ints) -> bool:
         """Return whether all estimates are for these starts, in the log's seconds."""
         return self.is_valid and bool((self._start == start + self._offset).all())
 
-    def _note_planned_starts(self, state: EngineState) -> None:
-        """Take over the planned starts of the jobs that arrived in this second and have not started."""
+    def _note_arrivals(self, state: EngineState) -> None:
+        """Note the jobs that arrived in this second, and the planned starts of those that still wait."""
         for i in self._new:
             record = state.records.get(str(i))
+            if record is not None and record.slot >= 0:
+                submitted = int(self._submit[i])
+                self._arrivals.record(str(i), submitted, submitted, state.plan, record.slot)
+            if not self._as_planned:
+                continue
             if self._start[i] == _NOT:
                 self._start[i] = (
                     state.plan.start(record.slot) if record is not None and record.slot >= 0 else _NOT
@@ -188,11 +193,12 @@ class StartEstimator:
             self._learner.forget(str(i), now)
         else:
             self._learner.record_end(str(i), now)
+        self._arrivals.record_end(str(i), now - int(self._start[i]))
         self._ends.record_end(i, now, killed=killed)
 
     def estimate_starts(self, state: EngineState, before: int | None) -> None:
         """Compute all estimates due before ``before``, the next change of the plan (None: all)."""
-        self._note_planned_starts(state)
+        self._note_arrivals(state)
         while self.is_valid and self._asks and (before is None or -self._asks[-1][0] < before):
             moment = -self._asks[-1][0]
             asked: list[tuple[int, int]] = []
@@ -228,6 +234,7 @@ class StartEstimator:
             queued=state.queue,
             arrays=state.arrays,
             rule=backfill_rule(state),
+            arrivals=self._arrivals,
         )
         at = [k for k, slot in enumerate(sampler.order.tolist()) if int(ids[slot]) in asked]
         slots = sampler.order[at]

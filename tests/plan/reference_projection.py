@@ -30,12 +30,19 @@ class Ahead:
 
 
 def run_on(
-    fork: Plan, lasts: Ints, now: int, work: int, until: Collection[int] = (), arrays: ArrayEnds | None = None
+    fork: Plan,
+    lasts: Ints,
+    now: int,
+    work: int,
+    until: Collection[int] = (),
+    arrays: ArrayEnds | None = None,
+    arrivals: Collection[int] = (),
 ) -> Ahead:
     """Let the plan's jobs run for ``lasts`` seconds (by slot) in total, at most for their planned duration.
 
     After each end, jobs that fit are started, longest waiting first; then all jobs move to their earliest
-    places, as in the engine. The projection stops when all jobs of ``until`` (default: all planned ones) have
+    places, as in the engine. ``arrivals``, by the time at which they are ready, get their earliest places
+    then. The projection stops when all jobs of ``until`` (default: all planned ones) have
     started, or after ``work`` visited segments of the plan, which depends only on the plan. The fork is left
     at the reached time.
     """
@@ -44,10 +51,13 @@ def run_on(
     _run(fork, at, np.flatnonzero(jobs.states == FIXED).tolist(), lasts)
     wanted = set(until)
     limit = fork.work + work
+    to_come = list(arrivals)
     while not fork.stopped:
         soonest = fork.next_start()
         if soonest >= FOREVER:
             break
+        if to_come:
+            soonest = min(soonest, fork.ready(to_come[0]))
         at.now = max(at.now, min(at.ends[0][0], soonest) if at.ends else soonest)
         while at.ends and at.ends[0][0] <= at.now:
             end, slot = heappop(at.ends)
@@ -57,6 +67,8 @@ def run_on(
             _start(fork, at, lasts)
             while not fork.repair(at.now, arrays=arrays)[1] and not fork.stopped:
                 pass
+        while to_come and fork.ready(to_come[0]) <= at.now:
+            fork.place(to_come.pop(0), at.now)
         _start(fork, at, lasts)
         limit -= _EVENT_WORK
         if fork.work > limit or (wanted and all(at.started[slot] >= 0 for slot in wanted)):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schedd.model import Chunk, Node, Request
 from schedd.plan.columns import FIXED, PLANNED, Ints
-from schedd.plan.job_order import ArrayEnds
+from schedd.plan.job_order import NO_ORDER, ArrayEnds
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import projection as on
 from schedd.plan.plan import Plan
@@ -64,11 +64,17 @@ def cut(plan: Plan) -> None:
 
 
 def same(
-    plan: Plan, lasts: Ints, now: int, work: int, until: list[int], arrays: ArrayEnds | None = None
+    plan: Plan,
+    lasts: Ints,
+    now: int,
+    work: int,
+    until: list[int],
+    arrays: ArrayEnds | None = None,
+    arrivals: Ints = NO_ORDER,
 ) -> None:
     mine, reference = plan.fork(), plan.fork()
-    found = project_plan(mine, lasts, now, work, until, arrays)
-    plain = reference_projection.run_on(reference, lasts, now, work, until, arrays)
+    found = project_plan(mine, lasts, now, work, until, arrays, arrivals=arrivals)
+    plain = reference_projection.run_on(reference, lasts, now, work, until, arrays, arrivals.tolist())
     assert (found.started.tolist(), found.now) == (plain.started.tolist(), plain.now)
     assert mine.work == reference.work
     for field in (at.START, at.DUR, at.STATE, at.SEEN):
@@ -108,6 +114,46 @@ def test_coordinated_arrays_are_ordered_by_their_ends(
     number = np.zeros(lasts.shape[0], np.int64)
     number[: len(of)] = of
     same(plan, lasts, now, MUCH, [], ArrayEnds(number, np.zeros_like(number)))
+
+
+@settings(deadline=None, max_examples=examples(80))
+@given(
+    JOBS,
+    JOBS,
+    st.none() | st.integers(0, 20),
+    st.sampled_from([MUCH, 4_000, 20_000]),
+    st.booleans(),
+)
+def test_jobs_that_arrive_get_their_gaps_when_they_come(
+    jobs: list[Job], later: list[Job], ended: int | None, work: int, ranked: bool
+) -> None:
+    plan, lasts, now = planned(jobs, ended)
+    waiting = np.flatnonzero(plan.jobs.states == PLANNED).tolist()
+    arrivals = []
+    for units, cpus, walltime, share, licences, ready in sorted(later, key=lambda one: one[-1]):
+        request = Request((Chunk(units, min(cpus, 2 if units == 3 else 4)),))
+        slot = plan.add_job(request, walltime, now + 5 * ready, {"licences": licences})
+        lasts = np.concatenate((lasts, np.ones(plan.jobs.starts.shape[0] - lasts.shape[0], np.int64)))
+        lasts[slot] = max(1, round(walltime * share))
+        arrivals.append(slot)
+    if ranked:
+        ranks = np.zeros(lasts.shape[0], np.int64)
+        ranks[waiting] = 1 + np.arange(len(waiting)) % 3
+        plan.order_repairs(ranks)
+    plan.slabs.grow_segments(wanted=1 << 14)  # one of both would find a full slab earlier than the other
+    same(plan, lasts, now, work, waiting, arrivals=np.array(arrivals, np.int64))
+
+
+def test_arrivals_that_find_full_slabs_are_placed_after_these_have_grown() -> None:
+    plan, lasts = busy()
+    waiting = np.flatnonzero(plan.jobs.states == PLANNED).tolist()
+    arrivals = [plan.add_job(Request((Chunk(1, 1 + i % 2),)), 500, 20 * i) for i in range(30)]
+    lasts = np.concatenate((lasts, np.zeros(plan.jobs.starts.shape[0] - lasts.shape[0], np.int64)))
+    lasts[arrivals] = 100
+    cut(plan)
+    found = project_plan(plan, lasts, 0, MUCH, waiting + arrivals, arrivals=np.array(arrivals, np.int64))
+    assert (found.started[waiting + arrivals] >= 0).all()
+    assert not plan.overcommitted_rows(np.arange(3), 0, 1 << 30).shape[0]
 
 
 def busy() -> tuple[Plan, Ints]:

@@ -27,6 +27,7 @@ from schedd.predict import (
     OpenJobs,
     PlannedSpeeds,
     Prediction,
+    RecentArrivals,
     SampledPlan,
     StartCalibration,
     StartSampler,
@@ -60,6 +61,7 @@ class ExpectedStartsInput:
     kinds: Mapping[EstimateKind, StartCalibration]
     start_delay: Delay
     end_delay: Delay
+    arrivals: RecentArrivals
     arrays: ArrayEnds | None = None
     outline: BackfillRule | None = None
     """The backfilling rule, without predictions."""
@@ -189,6 +191,7 @@ def expected_starts_input(
         kinds={kind: one.copy() for kind, one in predictor.calibrations.items()},
         start_delay=predictor.start_delays.current,
         end_delay=end_delay,
+        arrivals=predictor.arrivals.copy(),
         arrays=_own(state.arrays),
         outline=backfill_rule_outline(state),
         published=published,
@@ -268,6 +271,7 @@ def _make_sampler(given: ExpectedStartsInput, predictions: Mapping[str, Predicti
         dependencies=_find_dependencies(given.by_slot),
         start_delay=given.start_delay.p50,
         end_delay=given.end_delay.p50,
+        arrivals=given.arrivals,
     )
 
 

@@ -194,13 +194,16 @@ def _run_on(
     if sampler.rule is not None:
         rule = sampler.rule.with_job(size, slot, sampler.now, expected, latest, rank)
     starts = np.full(sampler.sampled_run_times.shape[0], -1, np.int64)
+    ahead = sampler.with_arrivals(plan, rule)
     for k, drawn_lasts in enumerate(sampler.sampled_run_times):
-        fork = plan.fork()
+        fork = ahead.plan.fork()
         go_on = cancellation_check(fork)
         lasts = np.zeros(size, np.int64)
         lasts[: drawn_lasts.shape[0]] = drawn_lasts
         lasts[slot] = plan.jobs.durations[slot]  # its own run time does not affect its start
-        at = project_plan(fork, lasts, sampler.now, sampler.work_limit, (slot,), sampler.arrays, rule)
+        lasts, come = ahead.run_times(k, lasts), ahead.begin(fork, k)
+        work = sampler.work_limit
+        at = project_plan(fork, lasts, sampler.now, work, (slot,), sampler.arrays, ahead.rule, come)
         starts[k] = at.started[slot]
         go_on()
         if time.monotonic() > until:

@@ -75,6 +75,8 @@ def _follow_job(
             predictor.discard_estimates(job)
         features = job_features(record.facts, record.understood, speed_range(state.plan))
         predictor.learner.predict_job(job, features, now)
+    if (before is None or before.slot < 0) and record.slot >= 0 and record.phase is Phase.WAITING:
+        predictor.arrivals.record(job, record.facts.submitted, now, state.plan, record.slot)
     if runs:
         if before is None or not ran or before.run.started != record.run.started:
             predictor.record_start_delay(job, record.run.started)
@@ -131,6 +133,9 @@ def record_job_end(state: EngineState, record: JobRecord, at: int, by_itself: bo
     try:
         if record.run.started >= 0:
             predictor.record_end_delay(at, state.now)
+            predictor.arrivals.record_end(record.id, record.run.computed_s(at))
+        else:
+            predictor.arrivals.forget(record.id)
         if by_itself:
             predictor.record_end(record.id, state.now, record.run.started + record.run.computed_s(at))
     finally:

@@ -21,6 +21,7 @@ from schedd.plan.kernels.layout import (
     FREED,
     FREED_BASE,
     FULL,
+    GROW,
     KIND,
     LEVEL,
     LOST,
@@ -43,7 +44,7 @@ from schedd.plan.kernels.layout import (
     Table,
     Tables,
 )
-from schedd.plan.kernels.place import occupy
+from schedd.plan.kernels.place import occupy, place
 from schedd.plan.kernels.repair import PAUSED, repair
 
 MOST_NOW: Final = 4_000_000
@@ -63,7 +64,9 @@ CURSOR: Final = 5  # of a pass that found a full slab,
 BEGAN_AT: Final = 6  # and the number of the next freed interval at its begin; -1: none in progress
 ENTRIES: Final = 7  # free entries of the allocations required at each event
 ALWAYS_BY_CALLER: Final = 8  # 1: the caller handles every event, even if nothing was freed
-STATE_FIELDS: Final = 9
+ARRIVED: Final = 9  # how many of ``arrivals`` have come
+RANKED: Final = 10  # 1: jobs have ranks
+STATE_FIELDS: Final = 11
 
 # Return codes.
 ENDED: Final = 0  # all targets have started, or the work limit is reached
@@ -73,7 +76,7 @@ REPAIR_BY_CALLER: Final = 3  # the same, but immediate starts are done
 
 
 @inner
-def _next_event(tb: Tables, waiting: Ints, state: Ints, ends: Ints) -> int:
+def _next_event(tb: Tables, waiting: Ints, arrivals: Ints, state: Ints, ends: Ints) -> int:
     """Return the time of the next event; FAR: no job waits any more."""
     first = FAR
     for i in range(state[N_WAITING]):
@@ -83,6 +86,8 @@ def _next_event(tb: Tables, waiting: Ints, state: Ints, ends: Ints) -> int:
     if first < FAR:
         for slot in range(ends.shape[0]):
             first = min(first, ends[slot])
+        if state[ARRIVED] < arrivals.shape[0]:
+            first = min(first, tb.jobs[READY, arrivals[state[ARRIVED]]])
     return first
 
 
@@ -227,11 +232,37 @@ def _repair_all(tb: Tables, fr: FreedLog, waiting: Ints, state: Ints, moves: Tab
     return DONE
 
 
+@inner
+def _place_arrivals(tb: Tables, waiting: Ints, arrivals: Ints, state: Ints) -> bool:
+    """Place the jobs that have come by now; among ranked jobs they are the last. Return False if a slab is
+    full, with some still to come. A job without any start is left unplaced.
+    """
+    while state[ARRIVED] < arrivals.shape[0]:
+        slot = arrivals[state[ARRIVED]]
+        if tb.jobs[READY, slot] > state[NOW]:
+            break
+        work = tb.ctl[WORK]
+        start = place(tb, slot, state[NOW], FAR)
+        if start == GROW:
+            tb.ctl[WORK] = work  # nothing depends on a failed attempt
+            return False
+        if start >= 0:
+            i = state[N_WAITING]
+            while state[RANKED] == 0 and i > 0 and tb.jobs[READY, waiting[i - 1]] > tb.jobs[READY, slot]:
+                waiting[i] = waiting[i - 1]
+                i -= 1
+            waiting[i] = slot
+            state[N_WAITING] += 1
+        state[ARRIVED] += 1
+    return True
+
+
 @lean
 def project_events(
     tb: Tables,
     fr: FreedLog,
     waiting: Ints,
+    arrivals: Ints,
     run_s: Ints,
     targets: Ints,
     by_caller: bool,
@@ -244,14 +275,15 @@ def project_events(
 ) -> int:
     """Advance from event to event. Return ENDED, NEEDS_ROOM, BY_CALLER or REPAIR_BY_CALLER.
 
-    ``waiting``: the planned jobs, oldest first. By slot: ``run_s``, the run time of a job; ``ends``, the end
-    of a running job if it is before the planned one, else FAR; ``started``. ``targets``: slots that must
+    ``waiting``: the planned jobs, oldest first, with room for ``arrivals``: unplaced jobs by the time at
+    which they come, their earliest start. By slot: ``run_s``, the run time of a job; ``ends``, the end of a
+    running job if it is before the planned one, else FAR; ``started``. ``targets``: slots that must
     start to complete the projection; empty: all. ``by_caller``: the caller handles all consequences of an
     end. Buffers: ``longest`` (levels of need,), ``order`` (slots,), ``moves`` (slots, 3).
     """
     while tb.ctl[STOP] == 0:
         if state[REPAIRED] == 0:
-            moment = _next_event(tb, waiting, state, ends)
+            moment = _next_event(tb, waiting, arrivals, state, ends)
             if moment >= FAR:
                 break
             state[NOW] = max(state[NOW], moment)
@@ -269,6 +301,9 @@ def project_events(
                 if how == FULL:
                     tb.ctl[NO_ROOM] = 1
                     return REPAIR_BY_CALLER
+        state[REPAIRED] = 1
+        if not _place_arrivals(tb, waiting, arrivals, state):
+            return NEEDS_ROOM
         state[REPAIRED] = 0
         start_due_jobs(tb, waiting, run_s, state, ends, started)
         state[WORK_LIMIT] -= _EVENT_WORK

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from schedd.engine.place.backfilling import backfill_rule
 from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.model import Chunk, Request
 from schedd.plan.columns import FIXED, Ints
 from schedd.plan.plan import Plan
 from schedd.plan.projection import project_plan
@@ -74,6 +75,35 @@ def test_run_on_with_true_run_times_every_job_starts_as_the_engine_starts_it(
     assert (given.plan.tables.jobs == before).all()
     slots = waiting_slots(given.plan, given.since).tolist()
     foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in slots}
+    cluster.at(10**6)
+    assert foreseen == {job: cluster.runs(job) for job in foreseen}
+
+
+@settings(deadline=None, max_examples=examples(20))
+@given(JOBS, JOBS)
+def test_jobs_that_come_later_are_placed_as_the_engine_places_them(
+    jobs: list[tuple[int, int, int, float, int]], later: list[tuple[int, int, int, float, int]]
+) -> None:
+    cluster = filled(jobs)
+    given = expected_starts_input(cluster.engine.state)
+    assert given is not None
+    moment, coming, arrivals, fork = given.now, [], [], with_room(given.plan.fork())
+    waiting = waiting_slots(given.plan, given.since).tolist()
+    lasts = predicted_run_times(cluster)
+    for i, (count, ppn, walltime, share, gap) in enumerate(later):
+        moment += 2 * gap + 1
+        run_s = max(1, int(walltime * share))
+        duration = walltime + cluster.engine.state.settings.end_allowance
+        slot = fork.add_job(Request((Chunk(count, ppn),)), duration, moment)
+        lasts = np.concatenate((lasts, np.zeros(fork.jobs.starts.shape[0] - lasts.shape[0], np.int64)))
+        lasts[slot] = run_s
+        arrivals.append(slot)
+        coming.append((moment, f"later{i}", f"{count}:ppn={ppn}", walltime, run_s))
+    found = project_plan(fork, lasts, given.now, MUCH, waiting, arrivals=np.array(arrivals, np.int64))
+    foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in waiting}
+    for moment, job, nodes, walltime, run_s in coming:
+        cluster.at(moment - T)
+        cluster.submit(job, nodes, walltime, runtime=run_s)
     cluster.at(10**6)
     assert foreseen == {job: cluster.runs(job) for job in foreseen}
 
@@ -172,7 +202,8 @@ def test_sampled_plans_are_those_of_forks_of_their_own(monkeypatch: pytest.Monke
     drawn = sampler.sample_plans()
     for k, one in enumerate(drawn):
         fork, plan = sampler.plan.fork(), one.plan.unpack()
-        now, starts = sampler._draw(k, (), fork, all_planned=sampler._all_planned)
+        ahead = sampler.with_arrivals(sampler.plan, None)
+        now, starts = sampler._draw(k, (), fork, ahead, all_planned=sampler._all_planned)
         assert (now, starts.tolist()) == (one.now, one.starts.tolist())
         assert plan.jobs.starts.tolist() == fork.jobs.starts.tolist()
         for row in range(fork.tables.rows.shape[0]):
