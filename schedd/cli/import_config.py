@@ -217,7 +217,11 @@ def _comment_header(name: str, done: "ImportResult") -> str:
     """The comment before the settings, with all blockers."""
     from schedd.cli.importing.result import Verdict  # noqa: PLC0415
 
-    counts = ", ".join(f"{len(list(done.lines(verdict)))} {verdict.value}" for verdict in Verdict)
+    lengths = {verdict: len(list(done.lines(verdict))) for verdict in Verdict}
+    counts = ", ".join(
+        f"{count} {verdict.value}{'s' * (verdict is Verdict.BLOCKER and count != 1)}"
+        for verdict, count in lengths.items()
+    )
     lines = [f"From {name}, by `schedd import`: {counts}."]
     lines += [
         f"BLOCKER {where}, {setting}: {message}" for where, setting, message in done.lines(Verdict.BLOCKER)

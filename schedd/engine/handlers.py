@@ -349,7 +349,7 @@ def _note_lost_log(state: EngineState, event: LogLost) -> None:
     state.lose_track()
     what = "the planner's state was rebuilt" if event.state_only else "a part of the log is lost"
     state.lost = state.stale = f"{what}: {event.why}"
-    state.alert(event.id, "log", f"{state.lost}; no jobs are started until the server has been read again")
+    state.alert(event.id, "log", f"{state.lost}; jobs start only after a new snapshot of the server")
     state.request_snapshot(event.id, state.lost)
 
 

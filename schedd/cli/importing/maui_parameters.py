@@ -10,7 +10,7 @@ OFF = frozenset({"", "0", "0.0", "OFF", "FALSE", "NO", "NONE", "[NONE]", "N", "F
 
 _PLANNED = "every job has a planned start, not only the first ones"
 _GAPS = "all jobs are planned in the order of their priority, and gaps are always filled"
-_SERVER = "the adapter connects to pbs_server: see docs/administrators/operate.md"
+_SERVER = "the adapter connects to pbs_server: see docs/administrators/torque.md"
 _STORE = "see [store]"
 _LOG = "see [log]; logs go to the journal"
 _LIMIT_ON_SERVER = "the server enforces it: set resources_max of the server and its queues"

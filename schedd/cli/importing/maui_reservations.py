@@ -97,10 +97,7 @@ def _reservation_finding(
     if said.get("FLAGS"):
         differs.append(f"{said['FLAGS']} has no effect: the reservation keeps its nodes while some are down")
     if said.get("TRIGGER"):
-        differs.append(
-            "schedd runs no program for it (TRIGGER): see webhooks and alerts in "
-            "docs/administrators/operate.md"
-        )
+        differs.append("schedd runs no program for it (TRIGGER): see webhooks in docs/reference/api.md")
     if not any(key in table for key in (*_ACCESS.values(), "shorter")):
         message += "; nobody has access, as in the file"
     if said.get("PERIOD", "").upper() == "INFINITY":

@@ -9,7 +9,7 @@ from math import isfinite
 from textwrap import wrap
 from typing import Any, Final
 
-NO_TRIGGER = "schedd runs no program: see webhooks and alerts in docs/administrators/operate.md"
+NO_TRIGGER = "schedd runs no program: see webhooks in docs/reference/api.md"
 LOAD_NOTE = "the requests of jobs count, not the load of nodes"
 NODE_CHOICE_NOTE = (
     "among the nodes that allow the earliest start, node_choice decides (docs/administrators/partitions.md)"
