@@ -34,10 +34,23 @@ RIGHTS: Final[dict[str, tuple[str, str]]] = {
 }
 """Why another job goes first, of one job and of several."""
 
+SUSPENDED: Final = "S"
+"""State of a suspended job on the server."""
+
 TimeFormat = Callable[[int], str]
 NoForecast = Literal["", "No forecast yet", "No current forecast"]
 Certainty = Literal[
-    "likely", "any time", "planned", "latest", "now", "due", "stopped", "running", "never", "unknown"
+    "likely",
+    "any time",
+    "planned",
+    "latest",
+    "now",
+    "due",
+    "stopped",
+    "running",
+    "suspended",
+    "never",
+    "unknown",
 ]
 
 
@@ -46,6 +59,7 @@ class StartFacts(NamedTuple):
 
     planned: int | None  # the displayed planned start
     state: str = "planned"  # as in `JobView.state`
+    suspended: bool = False  # whether it keeps its nodes and does not run
     started: int | None = None
     expected: int | None = None  # P50
     expected_by: int | None = None  # P90
@@ -82,6 +96,8 @@ class _HypotheticalStart(_Prediction, Protocol):
 class _JobStart(_Prediction, Protocol):
     @property
     def state(self) -> str: ...
+    @property
+    def job_state(self) -> str: ...
     @property
     def started(self) -> int | None: ...
     @property
@@ -128,6 +144,7 @@ def job_start_facts(job: _JobStart) -> StartFacts:
     """Return the facts of a job's view."""
     return StartFacts(
         state=job.state,
+        suspended=job.job_state == SUSPENDED,
         started=job.started,
         planned=job.displayed_start,
         expected=job.expected_start,
@@ -170,6 +187,7 @@ class StartSentence(NamedTuple):
             "due": "due",
             "stopped": "when started again",
             "running": f"since {likely}" if likely else "running",
+            "suspended": "suspended",
             "never": "",
             "unknown": "",
         }[self.certainty]
@@ -187,6 +205,7 @@ class StartSentence(NamedTuple):
             "due": f"Due since {likely}",
             "stopped": WHEN_STARTS_RESUME,
             "running": f"Running since {likely}" if likely else "Running",
+            "suspended": f"Suspended, started {likely}" if likely else "Suspended",
             "never": self.waits_for[:1].upper() + self.waits_for[1:],
             "unknown": unknown,
         }[self.certainty]
@@ -225,7 +244,7 @@ def describe_start(facts: StartFacts, now: int) -> StartSentence:
 def _describe_running_cluster(facts: StartFacts, now: int) -> StartSentence:
     """Return the sentence for a job of a cluster that starts jobs."""
     if facts.state == "running":
-        return StartSentence("running", facts.started)
+        return StartSentence("suspended" if facts.suspended else "running", facts.started)
     if facts.state == "starting":
         return StartSentence("now")
     if facts.state == "never":

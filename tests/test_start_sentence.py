@@ -98,6 +98,10 @@ def sentence(**changes: Any) -> str:
         ),
         ({"state": "starting"}, "Starts now"),
         ({"state": "running", "started": NOW - HOUR}, "Running since today 08:00"),
+        (
+            {"state": "running", "started": NOW - HOUR, "suspended": True},
+            "Suspended, started today 08:00",
+        ),
         ({"state": "waiting", "planned": None, "expected": None}, "Start not known, at the latest Sun 22:00"),
         (
             {"state": "waiting", "planned": None, "expected": None, "waits_for": "waiting for a user hold"},
@@ -208,6 +212,7 @@ def test_a_cell_of_a_table_has_words_of_the_sentence() -> None:
         chosen: dict[str, Any] = {name: random_numbers.choice(moments) for name in times}
         facts = StartFacts(
             state=random_numbers.choice(("planned", "waiting", "starting", "running", "never")),
+            suspended=random_numbers.random() < 0.5,
             started=NOW - HOUR,
             **chosen,
             predicted=random_numbers.random() < 0.5,

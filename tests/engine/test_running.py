@@ -161,6 +161,8 @@ def test_a_suspended_job_keeps_the_nodes_it_still_has() -> None:
     cluster.send(*cluster.server.alter("1", state="S"))
     cluster.submit("2")
     assert (cluster.view("1").state, cluster.start("2")) == ("running", 100)
+    assert cluster.view("1").why == "it is suspended"
+    assert cluster.view("1").headline.startswith("Suspended, started ")
     assert facts.shares
 
 

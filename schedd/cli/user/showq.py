@@ -23,10 +23,9 @@ from schedd.cli.user.formatting import (
 )
 from schedd.client import State
 from schedd.deadline_sentence import format_probability
-from schedd.start_sentence import StartFacts, StartSentence, describe_start
+from schedd.start_sentence import SUSPENDED, StartFacts, StartSentence, describe_start
 
 _RUNNING = ("running", "starting")
-_SUSPENDED = "S"
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _MIN_REASON_WIDTH = 24
 _SORTS = ("likely", "start")
@@ -145,8 +144,8 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
             }
         )
         return True
-    suspended = [job for job in parts["running"] if job.job_state == _SUSPENDED]
-    listed = parts | {"running": [job for job in parts["running"] if job.job_state != _SUSPENDED]}
+    suspended = [job for job in parts["running"] if job.job_state == SUSPENDED]
+    listed = parts | {"running": [job for job in parts["running"] if job.job_state != SUSPENDED]}
     show = {"running": _running, "planned": _planned, "blocked": _blocked}
     for name, part in listed.items():
         if name == "planned" and suspended and "running" in wanted:

@@ -44,6 +44,7 @@ from schedd.client.answers import (
 from schedd.deadline_sentence import format_probability
 from schedd.name_list import shorten_list
 from schedd.start_sentence import (
+    SUSPENDED,
     StartSentence,
     describe_cause,
     describe_requested_start,
@@ -360,8 +361,13 @@ def _start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[st
             yield from _waiting_rows(job, found, now)
     elif state == "running":
         end = job.planned_end or start
-        yield "running", f"since {format_time_and_distance(start, now)}"
-        yield "ends", format_due(end, now) + (" at the latest" if end >= now else "")
+        since = format_time_and_distance(start, now)
+        if job.job_state == SUSPENDED:
+            yield "suspended", f"started {since}"
+            yield "ends", f"{format_due(end, now)} at the latest if it is resumed now"
+        else:
+            yield "running", f"since {since}"
+            yield "ends", format_due(end, now) + (" at the latest" if end >= now else "")
     elif state == "planned":
         sentence = describe_job_start(job, now)
         yield "start", format_start(sentence, now)

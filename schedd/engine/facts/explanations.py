@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
 from schedd.name_list import shorten_list
+from schedd.start_sentence import SUSPENDED
 
 _NAMED = 3
 _CAME_BACK = "it was back in its queue"
@@ -109,7 +110,7 @@ def explain_job(
     """
     said, held = "in the queue", [f"not sooner, since {limit}" for limit in limits]
     if record.phase is Phase.RUNNING:
-        said, held = "it runs", []
+        said, held = ("it is suspended" if record.facts.state == SUSPENDED else "it runs"), []
     elif record.phase is Phase.DISPATCHED:
         said, held = "it is being started", []
     elif isinstance(record.answer, Never):

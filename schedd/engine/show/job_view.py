@@ -19,7 +19,7 @@ from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER, Never, Place, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, MEM, Ints
 from schedd.policy.limits import format_limit
-from schedd.start_sentence import StartFacts, describe_start, format_utc
+from schedd.start_sentence import SUSPENDED, StartFacts, describe_start, format_utc
 from schedd.wire import ShareFacts
 from schedd.wire.resources import submitted_resources
 
@@ -272,6 +272,7 @@ def render_job(
     if wants("headline"):
         known = StartFacts(
             state=standing,
+            suspended=facts.state == SUSPENDED,
             started=record.run.started if record.run.started >= 0 else None,
             planned=displayed if displayed >= 0 else None,
             expected=expected.start,

@@ -254,7 +254,9 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
     assert "1 job of bob" in run("showq", "-u", "bob")[1]
 
 
-def test_showq_lists_suspended_jobs_apart_and_their_cpus_as_free(run: Run, loop: PlanLoop) -> None:
+def test_suspended_jobs_are_apart_and_their_cpus_free_and_their_end_is_not_promised(
+    run: Run, loop: PlanLoop
+) -> None:
     known = loop.published.records[0]
     assert known is not None
     loop.submit([JobAltered(id=event_id(), time=T, job=replace(known.facts, state="S"))]).result(WAIT_S)
@@ -262,6 +264,10 @@ def test_showq_lists_suspended_jobs_apart_and_their_cpus_as_free(run: Run, loop:
     assert "RUNNING" not in out
     assert "SUSPENDED   USER  QUEUE  CPUS      LEFT  SINCE\n1.srv.site  ann   batch     8  00:16:40" in out
     assert "4 jobs: 0 running on 0 of 24 cpus, 1 suspended, 1 planned, 2 without a start\n" in out
+    rows = {line[:11].strip(): line[11:] for line in run("showstart", "1")[1].splitlines()}
+    assert "running" not in rows
+    assert rows["suspended"].startswith("started ")
+    assert rows["ends"].endswith(" at the latest if it is resumed now")
 
 
 def test_showq_shows_one_state_of_the_queue(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
