@@ -161,6 +161,7 @@ def test_the_legend_lists_and_selects_users(open_window: Open, large: DashboardS
 
 def test_wide_bars_show_their_owner(open_window: Open, large: DashboardSite) -> None:
     page = wait_until_drawn(open_window("reader").open_page("plan?count=10"))
+    expect(page.locator("#rows-bar")).to_have_attribute("aria-valuenow", "0")
     # These are being started: white has too little contrast on their colour.
     first = [one["job"].partition(".")[0] for one in large.get_json("/plan")["jobs"][:3]]
     # The texts follow their bars a tenth of a second later.
