@@ -81,7 +81,7 @@ def test_a_draining_node_shows_its_last_end(site: DashboardSite, client: httpx2.
     page = client.get("/nodes/n2").text
     assert page.partition("it is empty by ")[2].partition("</time>")[0].endswith(by)
     assert "All cpus free: not known" not in page
-    assert "No jobs ended here in the last day." in page
+    assert "Without a database nothing is kept of jobs that ended." in page, "it is not known"
 
 
 def test_the_column_of_requested_memory_is_hidden_if_no_shown_node_has_such_jobs(

@@ -165,7 +165,13 @@ async def show_node(
             :_MAX_ENDED_JOBS
         ],
         past=past,
+        stored=_has_database(request),
     )
+
+
+def _has_database(request: Request) -> bool:
+    clusters: Clusters = request.app.state.clusters
+    return clusters.durable is not None
 
 
 def _jobs_on(cluster: PlanLoop, visibility: JobVisibility, name: str) -> tuple[list[JobView], int]:
