@@ -216,8 +216,11 @@ class _CpuLoad:
         return sum(self._facts[i].cpus for i in nodes if self._facts[i].state == "up")
 
     def steps(self, nodes: Collection[int], most: int) -> dict[str, list[int]]:
-        """Steps of the number of cpus in use. With more than ``most`` steps each is a maximum."""
-        here = np.isin(self._node, np.fromiter(nodes, np.int64, len(nodes)))
+        """Steps of the number of cpus in use on nodes that are up, like ``capacity``. With more than ``most``
+        steps each is a maximum.
+        """
+        up = [i for i in nodes if self._facts[i].state == "up"]
+        here = np.isin(self._node, np.array(up, np.int64))
         cpus = self._cpus[here]
         moments = np.concatenate([self._from[here], self._to[here]])
         changes = np.concatenate([cpus, -cpus])

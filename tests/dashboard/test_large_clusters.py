@@ -11,6 +11,7 @@ from schedd.api.app import create_app
 from schedd.api.node_selection import fold_names
 from schedd.dashboard import add_dashboard
 from schedd.dashboard.cluster_load import measure_load
+from schedd.dashboard.plan_columns import PlanViewport, plan_columns
 from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
 from schedd.service.clusters import Clusters
@@ -99,6 +100,18 @@ def test_nodes_drained_together_are_a_row_and_released_together(client: TestClie
     answer = client.post("/dashboard/main/admin/release", data=form, follow_redirects=False)
     assert answer.status_code == 303
     assert texts[0] not in read(client, "admin")
+
+
+def test_cpus_in_use_on_draining_nodes_are_not_counted_against_the_others() -> None:
+    """A rack with a draining node had 103 % of its cpus in use."""
+    with planner() as loop:
+        loop.submit([node(f"n{i}", properties=("rack=r1",)) for i in range(3)]).result(WAIT_S)
+        loop.submit([job(f"{i}") for i in range(3)]).result(WAIT_S)
+        loop.submit([node("n1", state="drain", properties=("rack=r1",))]).result(WAIT_S)
+        found = plan_columns(loop.published, lambda _: True, PlanViewport(group="rack"))
+    (rack,) = found["groups"]
+    assert (rack["used"][0], rack["cpus"]) == (8, 8)
+    assert (found["use"]["used"][0], found["capacity"]) == (8, 8)
 
 
 def test_load_of_the_cluster_is_that_of_its_nodes() -> None:
