@@ -177,7 +177,7 @@ def _searches(daemon: BenchDaemon) -> StormSearchFigures:
     """Searches that the daemon reports, except for the short ones for new or fitting jobs."""
     with closing(daemon.client()) as client:
         told = client.ask("GET", f"{daemon.cluster}/searches?limit=1000")["searches"]
-    runs = [run for run in told if run["why"] not in ("jobs came", "jobs fit")]
+    runs = [run for run in told if run["why"] not in ("new jobs", "cpus freed early")]
     found = [run for run in runs if run["moved"]]
     return StormSearchFigures(
         runs=len(runs),

@@ -12,7 +12,7 @@ from schedd.plan.columns import Ints
 from schedd.plan.trials import startable
 from schedd.policy.engine_settings import EngineSettings
 
-SearchReason = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
+SearchReason = Literal["periodic", "cpus freed", "new jobs", "cpus freed early", "continued", "asked for"]
 
 MOST_MOVED: Final = 500
 """Maximum number of moved jobs per search: applying more would delay events for too long."""
@@ -58,9 +58,9 @@ class SearchHistory:
 class DueSearch:
     """Search that is due.
 
-    ``why``: ``periodic``; ``room was freed``; ``jobs came`` or ``jobs fit`` (``newcomers`` are slots of new
-    jobs, or of jobs that may fit into capacity freed early; only these are tried, each before others); ``not
-    at its end`` (the last search reached ``MOST_MOVED``) or ``asked for``. It is limited to ``seconds`` and
+    ``why``: ``periodic``; ``cpus freed``; ``new jobs`` or ``cpus freed early`` (``newcomers`` are slots of
+    new jobs, or of jobs that may fit into capacity freed early; only these are tried, each before others);
+    ``continued`` (the last search reached ``MOST_MOVED``) or ``asked for``. It is limited to ``seconds`` and
     about ``MOST_MOVED`` moves. ``change`` and ``frees`` are the state's counters at its start.
     """
 
@@ -101,14 +101,14 @@ def _coming(state: EngineState, seen: SearchHistory) -> list[tuple[float, DueSea
     every = settings.search_every
     pause = min(settings.search_pause, every)
     if seen.unfinished:
-        coming.append((seen.whole + pause, _full_search(state, "not at its end")))
+        coming.append((seen.whole + pause, _full_search(state, "continued")))
     if state.change_number != seen.change:
         coming.append((seen.whole + every, _full_search(state, "periodic")))
         if state.frees != seen.frees:
-            coming.append((seen.whole + pause, _full_search(state, "room was freed")))
+            coming.append((seen.whole + pause, _full_search(state, "cpus freed")))
     if settings.search_newcomers:
         came, fit = _newcomers(state, seen, slots)
-        why: SearchReason = "jobs came" if came.shape[0] else "jobs fit"
+        why: SearchReason = "new jobs" if came.shape[0] else "cpus freed early"
         newcomers = np.union1d(came, fit)
         if newcomers.shape[0]:
             coming.append(

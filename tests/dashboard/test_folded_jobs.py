@@ -1,7 +1,7 @@
 """Rows of the page My jobs: order, and arrays folded into one row."""
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,7 +122,14 @@ def test_an_array_with_a_waiting_subjob_is_among_the_waiting_jobs() -> None:
 
 
 def test_ended_subjobs_are_one_row_with_their_failures() -> None:
-    usual = {"owner": "ann", "queue": "q", "resources": {}, "submitted": 0, "state": "C", "runs": 1}
+    usual: dict[str, Any] = {
+        "owner": "ann",
+        "queue": "q",
+        "resources": {},
+        "submitted": 0,
+        "state": "C",
+        "runs": 1,
+    }
     ended = [
         JobHistory(id=name, name="n", started=start, held=(), ended=end, exit_status=status, how=how, **usual)
         for name, start, end, status, how in [

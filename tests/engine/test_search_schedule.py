@@ -61,7 +61,7 @@ def test_no_search_is_due_while_jobs_of_a_snapshot_arrive(cluster: Cluster) -> N
 def test_new_job_is_tried_soon_and_the_full_search_follows_after_the_period(cluster: Cluster) -> None:
     seen = searched(cluster)
     cluster.submit("4", walltime=60)
-    assert reasons(cluster, seen) == [(5, "jobs came"), (300, "periodic")]
+    assert reasons(cluster, seen) == [(5, "new jobs"), (300, "periodic")]
     assert next_search(cluster.engine.state, seen) == NOW + 5
     search = due_search(cluster.engine.state, seen, NOW + 5)
     assert search is not None
@@ -77,14 +77,14 @@ def test_capacity_freed_early_starts_a_search_after_the_pause(cluster: Cluster) 
     seen = searched(cluster)
     cluster.at(1800)
     cluster.submit("5", walltime=60)
-    assert reasons(cluster, seen) == [(5, "jobs came"), (30, "room was freed"), (300, "periodic")]
+    assert reasons(cluster, seen) == [(5, "new jobs"), (30, "cpus freed"), (300, "periodic")]
 
 
 def test_a_search_that_moved_as_many_jobs_as_one_may_goes_on_after_the_pause(cluster: Cluster) -> None:
     search = requested_search(cluster.engine.state)
     assert search is not None
     seen = HISTORY.after_begin(search).after_end(search, NOW, unfinished=True)
-    assert reasons(cluster, seen) == [(30, "not at its end")]
+    assert reasons(cluster, seen) == [(30, "continued")]
     assert not seen.after_begin(search).unfinished
 
 

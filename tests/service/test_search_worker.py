@@ -128,7 +128,7 @@ def test_search_starts_after_capacity_was_freed() -> None:
         loop.submit([job("4", walltime="7200"), job("5", walltime="60")]).result(WAIT_S)
         loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT_S)
         wait_for_a_run(searcher)
-        assert runs(searcher)[0].why == "room was freed"
+        assert runs(searcher)[0].why == "cpus freed"
 
 
 def test_new_job_is_tried_first_before_the_next_search() -> None:
@@ -136,7 +136,7 @@ def test_new_job_is_tried_first_before_the_next_search() -> None:
     with running_searches(slack=300, **how) as (loop, searcher):
         wait_for_a_run(searcher)
         run = runs(searcher)[0]
-        assert (run.why, run.taken, run.report.why_ended) == ("jobs came", 2, SearchEndReason.NOTHING_LEFT)
+        assert (run.why, run.taken, run.report.why_ended) == ("new jobs", 2, SearchEndReason.NOTHING_LEFT)
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3660, T + 3600)
         # This job cannot go first: the attempt has no report.
         loop.submit([job("4", walltime="36000")]).result(WAIT_S)
@@ -163,7 +163,11 @@ def test_job_that_fits_into_freed_capacity_is_tried_before_the_next_search() -> 
         loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT_S)
         wait_for_a_run(searcher)
         run = runs(searcher)[0]
-        assert (run.why, run.taken, run.report.why_ended) == ("jobs fit", 2, SearchEndReason.NOTHING_LEFT)
+        assert (run.why, run.taken, run.report.why_ended) == (
+            "cpus freed early",
+            2,
+            SearchEndReason.NOTHING_LEFT,
+        )
         assert view(loop, "4").planned_start == T
         searcher.stop()
 

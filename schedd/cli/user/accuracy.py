@@ -75,7 +75,7 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
         if (row := describe_losses(one)) and one.lead is None:
             print(row)
     if halted := sum(getattr(one, "halted", 0) for one in wanted):
-        print(f"{halted} more do not count: for a part of their wait no job could start")
+        print(f"{halted} more are not counted: no jobs were started during a part of their wait")
     if (first := found.expected_since) is not None:
         print(f"only the latest 100,000 count: those published from {format_time(first, now)} on")
     print(f"broken promises: {found.breaches}")

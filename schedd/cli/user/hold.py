@@ -90,9 +90,9 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
         if args.json:
             show_json(found)
         else:
-            print(
-                "\n\n".join(f"{what} held: {format_preview(one, session.now)}" for what, one in found.items())
-            )
+            print("Effects of this hold; nothing was changed:")
+            texts = [f"{what}: {format_preview(one, session.now)}" for what, one in found.items()]
+            print("\n\n".join(texts))
         return True
     if not names:
         held = client.holds()

@@ -163,7 +163,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _format_policy(policy: PolicyView) -> str:
     version = policy.version
-    title = f"version {version}, set while the daemon runs" if version else "the settings' policy"
+    title = f"version {version}, set while the daemon runs" if version else "the policy of the settings file"
     note = f"\n{policy.note}" if policy.note else ""
     return f"{title}{note}\n{json.dumps(policy.site, indent=2, ensure_ascii=False)}"
 

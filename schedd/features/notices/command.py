@@ -33,7 +33,7 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
     which.add_argument("--all", dest="everything", action="store_true", help="all your jobs")
     add = make.add_argument
     add("--moved", metavar="SPAN", help="when the start moves by more than this (30m, 2h, 1d)")
-    add("--before", metavar="SPAN", help="this long before the start (15m, 1h)")
+    add("--before", metavar="SPAN", help="this long before the likely start (15m, 1h)")
     add(
         "--lost",
         action="store_true",

@@ -173,7 +173,8 @@ def test_nodes_and_queues_are_held_and_released(
     assert run("hold", "--preview")[0] == 2
     code, out, _ = run("hold", "-w", "n2", "--preview")
     assert (code, run("hold")[1]) == (0, "nothing is held\n")
-    assert out.startswith("node n2 held: 1 waiting job would move, 1 promise would be put at risk\n")
+    effects = "node n2: 1 waiting job would move, 1 promise would be put at risk\n"
+    assert out.startswith(f"Effects of this hold; nothing was changed:\n{effects}")
     assert "2.srv.site  bob   Tue 14 Nov 22:30:00  not known  at risk" in out
     held = run("hold", "-w", "n2", "-q", "batch", "--reason", "new memory")
     assert held[0] == 0
@@ -208,12 +209,12 @@ def test_policy_is_shown_previewed_set_and_withdrawn(
 ) -> None:
     assert run("policy")[0] == 5
     monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
-    assert run("policy") == (0, "the settings' policy\n{}\n", "")
+    assert run("policy") == (0, "the policy of the settings file\n{}\n", "")
     assert (
         "0 waiting jobs would move, 0 promises would be put at risk"
         in run("policy", "preview", "priority.waiting=2", "criteria.wait=1")[1]
     )
-    assert run("policy", "show")[1].startswith("the settings' policy\n")
+    assert run("policy", "show")[1].startswith("the policy of the settings file\n")
     made = run("policy", "set", "priority.waiting=2")[1].partition("\n")
     assert made[0] == "version 1, set while the daemon runs"
     assert json.loads(made[2]) == {"priority": {"waiting": 2.0}}
@@ -246,7 +247,7 @@ def test_policy_is_shown_previewed_set_and_withdrawn(
     code, _, err = run("policy", "set", "priority.nonsense=2")
     assert (code, "priority.nonsense" in err) == (2, True)
     assert run("policy", "set", str(tmp_path / "none"))[2].endswith("none: No such file or directory\n")
-    assert run("policy", "withdraw")[1] == "the settings' policy\n{}\n"
+    assert run("policy", "withdraw")[1] == "the policy of the settings file\n{}\n"
 
 
 def test_notify_adds_lists_and_removes_notices(
