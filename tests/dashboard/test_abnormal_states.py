@@ -522,6 +522,19 @@ def test_an_ended_job_has_a_history_page(browser: Browser, site_with_database: D
     window.context.close()
 
 
+def test_page_of_a_moved_job_names_its_destination(site_with_database: DashboardSite) -> None:
+    moved = JobDeleted(id=event_id(), time=T, job_id="8.server", moved_to="workq@far")
+    site_with_database.submit(job("8.server", user="bob"), moved)
+    store = site_with_database.app.state.clusters.durable.store
+    for _ in store.record_history(store.find_cluster("main")):
+        pass
+    past = site_with_database.get_json("/jobs/8/history")["past"]
+    assert (past["how"], past["moved_to"]) == ("moved", "workq@far")
+    with httpx2.Client(base_url=f"{site_with_database.url}/dashboard") as client:
+        client.post("/login", data={"token": token("admin")})
+        assert "Moved to workq@far" in client.get("/main/jobs/8.server").text
+
+
 def test_history_pages_respect_visibility(site_with_database: DashboardSite) -> None:
     site_with_database.submit(
         job("8.server", user="bob"), JobDeleted(id=event_id(), time=T, job_id="8.server")
