@@ -205,7 +205,9 @@ def test_reservation_of_an_unknown_node_applies_once_the_node_appears() -> None:
     cluster = Cluster()
     cluster.reserve("fix", "n9", start=0, end=500)
     assert cluster.alerts("reservation") == ["reservation fix: unknown nodes are left out: n9"]
+    assert "reservation fix" in cluster.engine.state.alerts
     cluster.node("n9", cpus=16)
+    assert "reservation fix" not in cluster.engine.state.alerts, "it is reserved now"
     cluster.submit("1", "1:ppn=16")
     assert cluster.start("1") == 500
 

@@ -123,6 +123,11 @@ def raise_alert(state: "EngineState", kind: str, about: str, text: str, since: i
         state.alerts[key] = replace(known, text=text, last=now, times=known.times + 1, until=until)
 
 
+def withdraw_alert(state: "EngineState", kind: str, about: str) -> None:
+    """Close an alert of a moment whose cause is gone."""
+    state.alerts.pop(f"{kind} {about}", None)
+
+
 def _is_gone(state: "EngineState", alert: OpenAlert) -> bool:
     """Whether the subject of an alert of a moment is gone, as far as components know such subjects."""
     checks = [one.alert_subjects[alert.kind] for one in components() if alert.kind in one.alert_subjects]

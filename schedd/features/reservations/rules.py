@@ -8,6 +8,7 @@ from typing import Final
 
 from schedd.engine.component.cluster_hooks import withdraw_nodes
 from schedd.engine.component.hook_values import NodeClaim
+from schedd.engine.facts.alerts import withdraw_alert
 from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.shares import BLOCK, block_takes
 from schedd.engine.facts.state import HORIZON, EngineState
@@ -101,6 +102,8 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
             f"reservation {event.name}: unknown nodes are left out: {shorten_list(missing, 5)}",
             event.name,
         )
+    if again and not missing:
+        withdraw_alert(state, "reservation", event.name)
     if start < end:
         slot = -1
         if names:
