@@ -153,7 +153,7 @@ def _single_line(text: str) -> str:
 def _planned_move(notice: Notice) -> str:
     """Return the sentence about a moved planned start, which is later than a likely one."""
     now = f"now {_format_time(notice.start)}" if notice.start >= 0 else "no longer known"
-    return f"Its planned start is {now}; in the last notice it was {_format_time(notice.before)}."
+    return f"Its planned start is {now}; before, it was {_format_time(notice.before)}."
 
 
 def _late_end(notice: Notice) -> str:
