@@ -97,13 +97,15 @@ _LEFT_OUT: Final = frozenset({"neednodes"})  # the server's own working copy of 
 def job_facts(name: str, values: Values) -> JobFacts:
     """Return the facts of a job that is not complete.
 
-    An exiting job (E) still holds its nodes and counts as running. A held job without a hold letter is held
-    by its array's slot limit (4.2): hold `l`. For a queued job, `start_time` is a written plan, never a
-    start.
+    An exiting job (E) that ran still holds its nodes and counts as running. A held job without a hold letter
+    is held by its array's slot limit (4.2): hold `l`. For a queued job, `start_time` is a written plan, never
+    a start.
     """
     get = values.get
     # An unknown state may hold resources. A job that has none waits, and is not started.
     state = _STATES.get(get("job_state", ""), "R" if get("exec_host") else "T")
+    if get("job_state") == "E" and not get("exec_host"):
+        state = "T"  # deleted in its queue, as by a failed dependency: it leaves, and never ran
     active = state in ACTIVE
     holds = "".join([letter for letter in get("Hold_Types", "") if letter in _HOLDS])
     if state == "H" and not holds:

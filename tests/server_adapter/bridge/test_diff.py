@@ -81,6 +81,8 @@ STEPS: list[tuple[str, Values | None, Values | None, list[str]]] = [
     ("ran between two looks", QUEUED, DONE, ["job_started", "job_ended"]),
     ("came and ended between two looks", None, DONE, []),
     ("is deleted", QUEUED, QUEUED | {"job_state": "C", "exit_status": "271"}, ["job_deleted"]),
+    ("is being deleted by its dependency", HELD, HELD | {"job_state": "E"}, ["job_altered"]),
+    ("was deleted by its dependency", HELD | {"job_state": "E"}, None, ["job_deleted"]),
     ("vanishes from the queue", QUEUED, None, ["job_deleted"]),
     ("vanishes from its node", RUNNING, None, ["job_ended"]),
     ("is requeued", RUNNING, QUEUED | {"start_count": "1"}, ["job_queued"]),
