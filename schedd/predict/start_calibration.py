@@ -5,8 +5,7 @@ therefore the 90th percentile of the samples, corrected by conformal prediction 
 by small steps after each hit and miss (Gibbs and Candès 2021). Both are factors on the wait, and are learned
 apart for short and long waits: where near jobs start minutes late, the factor of these would move P90 of long
 waits by days; that of waits of hours makes P90 of a day ahead as early as P50. Until there are enough
-outcomes for a correction, P90 is no earlier than the planned start by walltimes. Later it does not depend on
-this start: how far that is beyond the samples follows the length of the wait rather than its uncertainty.
+outcomes for a correction, the wait is a quarter longer, but not after the planned start by walltimes.
 
 P50 is the median of the samples. Where it covers fewer than 48 or more than 56 % of the jobs, it is moved as
 far as these bounds. In both corrections, jobs that still wait count with their wait so far (Kaplan and Meier
@@ -37,6 +36,10 @@ from schedd.predict.predictions import Floats
 
 _WINDOW: Final = 300
 _ENOUGH: Final = 20  # outcomes before the first correction
+_PRIOR_P90: Final = log(1.25)
+"""Correction of P90 before that. On new simulated clusters of 20 to 1,000 nodes 90 % of the waits were over
+after 0.8 to 1.9 times P90 of the samples, the latter without known run times.
+"""
 _FLOOR: Final = 60
 """Seconds added to a wait before its logarithm is taken; limits the resolution to about a minute."""
 _MOST_DOWN, _MOST_UP = 5.0, 3.0  # bounds of the correction, needed for bases near zero
@@ -255,7 +258,8 @@ class StartCalibration:
         band = self.band(base)
         correction, shift = self._find_correction(base, now, p90=True), band.shift
         if band.outcomes < _ENOUGH:
-            correction = max(correction, _base(now, planned, -1, delay) - base)
+            by_plan = _base(now, planned, -1, delay) - base
+            correction = max(correction, min(by_plan, _PRIOR_P90))
             shift = max(shift, 0.0)
         wait = exp(min(base + correction + shift, log(_LONGEST_WAIT_S)))
         return CalibratedStart(p50, max(p50, due + delay.p90, now + round(wait) - _FLOOR))

@@ -493,15 +493,16 @@ def test_busy_minutes_and_hours_without_anything_to_do_halt_no_starts() -> None:
 
 def test_a_time_in_which_all_starts_are_refused_teaches_nothing() -> None:
     cluster = Foreseen()
-    cluster.habit()
-    for job in ("runs", "waits"):
+    cluster.habit(length=45 * 60)
+    for job in ("runs", "waits"):  # P90 is still ahead when the refusals are known to be a halt
         cluster.submit(job, walltime=HOUR, runtime=60)
     cluster.foretell()
     known = cluster.outlook.calibrations["submission"]
     before = (len(known.recent_hits), known.outcomes)
     cluster.obeys = False
     cluster.at(cluster.server.now - T + 60)
-    while cluster.server.now < T + 3 * HOUR:
+    began = cluster.server.now
+    while cluster.server.now < began + 3 * HOUR:
         run = next(one for one in reversed(cluster.decisions) if isinstance(one, Run))
         refused = RunRefused(
             id=cluster.server.event_id(),
