@@ -249,7 +249,8 @@ def find_job(cluster: str, published: PlanSnapshot, visibility: JobVisibility, j
     """The job of this id, which may be abbreviated. Raises ProblemError."""
     record = find_record(published, job)
     if record is None or not visibility.shows(record):
-        raise _unknown_job(cluster, published, visibility, job, f"if it has ended: `checkjob {job}`")
+        elsewhere = f"a new one is known within seconds, an ended one to `checkjob {job}`"
+        raise _unknown_job(cluster, published, visibility, job, elsewhere)
     return record
 
 

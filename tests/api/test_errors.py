@@ -128,7 +128,7 @@ def test_unknown_job_gets_a_suggestion(busy_cluster: TestClient) -> None:
     found = problem(busy_cluster.get(f"{MAIN}/jobs/3.other"), "unknown-job")
     assert found["hint"] == "did you mean 3.server?"
     assert (
-        "if it has ended: `checkjob 77`"
+        "a new one is known within seconds, an ended one to `checkjob 77`"
         in problem(busy_cluster.get(f"{MAIN}/jobs/77"), "unknown-job")["hint"]
     )
 

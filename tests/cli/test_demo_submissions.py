@@ -7,15 +7,17 @@ from email.message import EmailMessage
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
 from schedd.cli.demo.mailbox import Mailbox
-from schedd.cli.demo.qsub import make_parser
+from schedd.cli.demo.qsub import await_job, make_parser
 from schedd.cli.demo.qsub_options import DemoSubmission, SubmissionError, qsub_arguments
 from schedd.cli.demo.qsub_options import read_submission as read
 from schedd.cli.demo.run import _endless_arrivals
 from schedd.cli.demo.steady import SteadyWorkload
+from schedd.client import Refused
 from server_adapter.emulator import JobOrder
 from tests.waits import WAIT_S
 
@@ -153,3 +155,15 @@ def test_submitted_jobs_do_not_end_the_arrivals(resources: dict[str, str]) -> No
     trial = SimpleNamespace(server=SimpleNamespace(cluster=cluster), feed=SimpleNamespace(begin=0.0))
     found = list(islice(_endless_arrivals(SteadyWorkload(2, 4, 3, 1), cast("Any", trial)), 60))
     assert found[-1].at > 0
+
+
+def test_qsub_waits_until_the_daemon_knows_the_job() -> None:
+    unknown = Refused("unknown-job", 404, "no job")
+    client = mock.Mock()
+    client.job.side_effect = [unknown, unknown, None]
+    pauses: list[float] = []
+    await_job(client, "7.demo", pauses.append)
+    assert (client.job.call_count, len(pauses)) == (3, 2)
+    client.array.side_effect = unknown
+    await_job(client, "8[].demo", pauses.append)
+    assert sum(pauses) == pytest.approx(0.4 + 10)  # at most

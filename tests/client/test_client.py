@@ -140,7 +140,10 @@ def test_errors_have_kind_and_location(client: Client) -> None:
     with pytest.raises(Refused) as refused:
         client.job("77")
     assert (refused.value.kind, refused.value.status) == ("unknown-job", 404)
-    assert str(refused.value) == "cluster main has no job 77; if it has ended: `checkjob 77`"
+    assert (
+        str(refused.value)
+        == "cluster main has no job 77; a new one is known within seconds, an ended one to `checkjob 77`"
+    )
     with pytest.raises(Refused) as refused:
         client.what_if("nodes=1:ppn=q")
     assert refused.value.kind == "invalid"

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,9 +13,10 @@ from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.demo.qsub_options import add_qsub_options, qsub_arguments
 from schedd.cli.user.command_session import run_with_exit_code
 from schedd.cli.user.formatting import describe_file_error
-from schedd.client import Client, ClientError, find_endpoint
+from schedd.client import Client, ClientError, Endpoint, find_endpoint
 from schedd.client.http import HttpConnection
 
+_KNOWN_TRIES: Final = 50
 _ABOUT: Final = "submit a job to a running demo, like qsub"
 _EPILOG: Final = """The job belongs to the user of the token in SCHEDD_TOKEN, which the demo prints. The
 script may have options in #PBS lines. Its program runs as long as it sleeps
@@ -58,8 +60,7 @@ def add_demo_options(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def demo_submissions(args: argparse.Namespace) -> Iterator[Callable[[str, Any], Any]]:
     """Give a function that posts to a path below the demo's submissions, and returns the answer."""
-    endpoint = find_endpoint()
-    endpoint = endpoint._replace(url=args.url or endpoint.url, cluster=args.cluster or endpoint.cluster)
+    endpoint = _demo_endpoint(args)
     with Client(endpoint) as client:
         cluster = client.cluster().name
     http = HttpConnection(endpoint, timeout=30)
@@ -67,6 +68,22 @@ def demo_submissions(args: argparse.Namespace) -> Iterator[Callable[[str, Any], 
         yield lambda path, body: http.request("POST", f"/v1/clusters/{cluster}/submissions{path}", body=body)
     finally:
         http.close()
+
+
+def _demo_endpoint(args: argparse.Namespace) -> Endpoint:
+    endpoint = find_endpoint()
+    return endpoint._replace(url=args.url or endpoint.url, cluster=args.cluster or endpoint.cluster)
+
+
+def await_job(client: Client, job: str, pause: Callable[[float], None] = time.sleep) -> None:
+    """Wait until the daemon knows the job, 10 s at most: the next command may ask for it."""
+    for _ in range(_KNOWN_TRIES):
+        try:
+            (client.array if "[]" in job else client.job)(job)
+        except ClientError:
+            pause(0.2)
+        else:
+            return
 
 
 def run(argv: Sequence[str]) -> int:
@@ -80,6 +97,8 @@ def run(argv: Sequence[str]) -> int:
         name = "" if args.script == "-" else Path(args.script).name[:15]
         with demo_submissions(args) as post:
             found = post("", {"options": qsub_arguments(args), "script": script, "name": name})
+        with Client(_demo_endpoint(args)) as client:
+            await_job(client, found["id"])
         if not args.flag_z:
             print(found["id"])
         if found["without_effect"]:
