@@ -190,7 +190,7 @@ def _check_examples(said: str, cluster: str) -> None:
 def _check_submissions(said: str, cluster: str) -> None:
     """A job comes from the shell by the printed command, another one from the page."""
     base, token = _user_access(said)
-    job = _run_printed(r"^  export .* \\\n.*\n  JOB=\$\(echo .* demo qsub .*$", said, "; echo $JOB")
+    job = _run_printed(r"^  export .* \\\n.*\n  JOB=\$\(echo .*\n.* demo qsub .*$", said, "; echo $JOB")
     assert re.fullmatch(rf"\d+\.{cluster}", job)
     known = wait_until(partial(_known_job, base, cluster, job))
     assert known["owner"].partition("@")[0] == "user1"
@@ -226,7 +226,7 @@ def _check_changes(said: str, cluster: str) -> None:
     """A user alters, holds, releases and deletes a job by commands, and no other user's; an admin may."""
     base, token = _user_access(said)
     admin = re.findall(r"^  admin +(\S+)$", said, re.MULTILINE)[0]
-    job = _run_printed(r"^  export .* \\\n.*\n  JOB=\$\(echo .* demo qsub .*$", said, "; echo $JOB")
+    job = _run_printed(r"^  export .* \\\n.*\n  JOB=\$\(echo .*\n.* demo qsub .*$", said, "; echo $JOB")
 
     def run(act: str, *arguments: str, token: str = token) -> tuple[int, str]:
         access = {"SCHEDD_URL": base, "SCHEDD_TOKEN": token, "SCHEDD_CLUSTER": cluster}

@@ -207,7 +207,8 @@ As user1, in another shell: submit a job (or on the page Submit), and see when
 it starts, why not sooner, and what would start it at once:
   export SCHEDD_URL={url}{several} \\
     SCHEDD_TOKEN={logins.user}
-  JOB=$(echo 'sleep 1800' | {_command_name()} demo qsub -l {size},walltime=1:00:00)
+  JOB=$(echo 'sleep 1800' |
+    {_command_name()} demo qsub -l {size},walltime=1:00:00)
   {_command_name()} showstart $JOB
   {_command_name()} demo qalter -l walltime=0:30:00 $JOB
   {_command_name()} demo qdel $JOB
