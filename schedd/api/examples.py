@@ -139,6 +139,7 @@ DECISIONS: Final[dict[str, Any]] = {
             "expires": 1_700_000_060,
             "walltime": None,
             "why": "",
+            "limits": "",
             "term": 1,
             "type": "run",
         }

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -117,13 +117,14 @@ def counting_server(*answers: bytes | None) -> Iterator[tuple[str, list[bytes]]]
                 except OSError:
                     return
                 held.append(channel)
-                while asked := channel.recv(65_536):
-                    came.append(asked.partition(b" ")[0])
-                    answer = next(left)
-                    if answer:
-                        channel.sendall(answer)
-                    elif answer is not None:
-                        channel.shutdown(socket.SHUT_RDWR)
+                with suppress(OSError):  # closed below
+                    while asked := channel.recv(65_536):
+                        came.append(asked.partition(b" ")[0])
+                        answer = next(left)
+                        if answer:
+                            channel.sendall(answer)
+                        elif answer is not None:
+                            channel.shutdown(socket.SHUT_RDWR)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
