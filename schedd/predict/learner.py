@@ -155,10 +155,9 @@ class Learner:
         of = {name.removeprefix(prefix): one for name, one in arrays.items() if name.startswith(prefix)}
         new = cls(RunTimes.load(plain["run_times"], of))
         raw = arrays["jobs.raw"].view(np.float64)
-        names = ("jobs.walltime", "jobs.started", "jobs.outlived")
+        names = ("jobs.walltime", "jobs.started", "jobs.outlived", "jobs.most_work")
         columns = [arrays[name] for name in names]
-        columns.append(arrays.get("jobs.most_work", arrays["jobs.walltime"]))  # absent before speeds counted
-        speeds = arrays.get("jobs.speed", np.ones(columns[0].shape[0]).view(np.int64)).view(np.float64)
+        speeds = arrays["jobs.speed"].view(np.float64)
         rest = zip(*(column.tolist() for column in (*columns, speeds)), strict=True)
         for job, quantile_rows, share, keys, (walltime, started, outlived, most_work, speed) in zip(
             plain["jobs"], arrays["jobs.quantile_rows"], raw, arrays["jobs.keys"], rest, strict=True

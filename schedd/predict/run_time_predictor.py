@@ -18,7 +18,7 @@ from schedd.predict.start_calibration import CalibratedStart, StartCalibration
 
 EstimateKind = Literal["submission", "waiting", "hour"]
 ESTIMATE_KINDS: Final[tuple[EstimateKind, ...]] = get_args(EstimateKind)
-_VERSION: Final = 5
+_VERSION: Final = 6
 _HOUR_S: Final = 3600
 _SUBMISSION_S: Final = 600  # longest wait in seconds of an estimate that still counts as made at submission
 _UNCHANGED_PART: Final = 4
@@ -158,8 +158,7 @@ class RunTimePredictor:
         new.start_delays = RecentDelays.load(plain["start_delays"])
         new.end_delays = RecentDelays.load(plain["end_delays"])
         new._due = {job: index(due) for job, due in plain["due"].items()}
-        if "arrivals" in plain:  # absent in states of an earlier version
-            new.arrivals = RecentArrivals.load(plain["arrivals"])
+        new.arrivals = RecentArrivals.load(plain["arrivals"])
         return new
 
 

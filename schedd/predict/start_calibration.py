@@ -67,7 +67,6 @@ _LAST_P50_BAND: Final = 3
 """The correction of P50 has one band for all waits of more than 6 hours: with fewer outcomes in each it comes
 later, and P50 a day ahead is too early meanwhile.
 """
-_EARLIER_BANDS: Final = 4  # of states in which errors of P90 had another base
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class StartEstimate:
     expected: CalibratedStart
     base: float  # logarithm of the wait behind P90
     p50_base: float | None = None
-    """Logarithm of the wait behind P50; None: from a state that does not have it."""
+    """Logarithm of the wait behind P50; None: P50 of the samples was not recorded."""
 
 
 class EarlyHit(NamedTuple):
@@ -94,8 +93,8 @@ class EarlyHit(NamedTuple):
 
     p90: int
     band: int  # index of the band
-    issued_at: int = -1  # -1: counted at its start, by a version that did so
-    by_p50: bool = False
+    issued_at: int
+    by_p50: bool
 
 
 @dataclass(slots=True)
@@ -353,8 +352,7 @@ class StartCalibration:
         while self.early_hits and self.early_hits[0].p90 < now:
             hit = heapq.heappop(self.early_hits)
             self.bands[hit.band].move(-_STEP * _MISSES)
-            if hit.issued_at >= 0:
-                self._record_outcome((hit.by_p50, True), hit.issued_at, hit.p90)
+            self._record_outcome((hit.by_p50, True), hit.issued_at, hit.p90)
         while self.pending_p90 and self.pending_p90[0][0] < now:
             moment, job = heapq.heappop(self.pending_p90)
             issued = self.estimates.get(job)
@@ -402,8 +400,6 @@ class StartCalibration:
     @classmethod
     def load(cls, plain: Mapping[str, Any]) -> "StartCalibration":
         """Restore from the result of ``save``. Raises KeyError, TypeError or ValueError for other input."""
-        if len(plain["bands"]) == _EARLIER_BANDS:
-            plain = _without_p90(plain)
         bases = plain["p50_bases"]
         new = cls(
             tuple(WaitBand.load(band) for band in plain["bands"]),
@@ -436,14 +432,6 @@ def _band_index(base: float) -> int:
 
 def _p50_band_index(base: float) -> int:
     return min(_band_index(base), _LAST_P50_BAND)
-
-
-def _without_p90(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a saved state of an earlier version without open estimates and what P90 was corrected by."""
-    bands = [band.save() for band in StartCalibration().bands]
-    p50_errors = [*plain["p50_errors"], *([] for _ in bands[_EARLIER_BANDS:])]
-    nothing: Mapping[str, Any] = {"pending_p90": [], "early_hits": [], "estimates": [], "p50_bases": {}}
-    return {**plain, **nothing, "bands": bands, "p50_errors": p50_errors}
 
 
 def _binomial_tail(count: int, share: float, least: int) -> float:

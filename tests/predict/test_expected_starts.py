@@ -359,26 +359,6 @@ def test_waits_of_hours_do_not_correct_p90_a_day_ahead() -> None:
     assert calibration.estimate(now, now + 4 * hours, now + 10 * hours, now + 5 * hours).p50 < now + 4 * hours
 
 
-def test_a_state_with_other_errors_of_p90_keeps_what_is_known_of_p50_and_the_accuracy() -> None:
-    calibration, hours, now = StartCalibration(), 8 * 3_600, 0
-    for number in range(40):
-        now = 100_000 * number
-        calibration.issue_estimate(str(number), now, now + hours, now + 3 * hours, now + 2 * hours)
-        calibration.record_start(str(number), now + hours // 3)
-    calibration.issue_estimate("open", now, now + hours, now + 3 * hours, now + 2 * hours)
-    plain = json.loads(json.dumps(calibration.save()))
-    plain["bands"].pop()
-    plain["p50_errors"].pop()
-    restored = StartCalibration.load(plain)
-    assert (restored.estimates, restored.outcomes) == ({}, 0)
-    assert restored.coverage == calibration.coverage
-    fresh = StartCalibration()
-    for one, other in ((restored, calibration), (fresh, restored)):
-        p50 = [each.estimate(now, now + hours, now + 3 * hours, now + 2 * hours).p50 for each in (one, other)]
-        assert (p50[0] == p50[1]) == (one is restored)
-    assert restored.estimate(now, now + hours, now + 3 * hours, now + 2 * hours).p90 >= now + 2.5 * hours
-
-
 def test_excessive_saved_shift_is_bounded_on_load() -> None:
     plain = StartCalibration().save()
     plain["bands"][2] = [[], 0, 27.5, [], 0]

@@ -86,12 +86,3 @@ def test_no_run_time_exceeds_the_walltime(speed: float) -> None:
 def test_predictions_without_speeds_are_the_same_objects() -> None:
     prediction = RunTimes().predict(JobFeatures("ann", 100, 1))
     assert prediction.at_speed(1.0) is prediction
-
-
-def test_state_saved_before_speeds_counted_is_read_as_of_speed_one() -> None:
-    learner = Learner()
-    learner.predict_job("1", JobFeatures("ann", 100, 1), 0)
-    learner.record_start("1", 0)
-    plain, arrays = learner.save()
-    old = {name: array for name, array in arrays.items() if name not in ("jobs.most_work", "jobs.speed")}
-    assert Learner.load(plain, old).save()[1]["jobs.speed"].tolist() == arrays["jobs.speed"].tolist()

@@ -395,9 +395,9 @@ def test_disabled_prediction_is_forgotten_entirely_or_for_a_queue() -> None:
 def test_unknown_version_is_refused() -> None:
     text = lived().engine.checkpoint()
     with pytest.raises(CheckpointError):
-        Engine.restore(text.replace(b'"predictor":{"version":5', b'"predictor":{"version":9'))
+        Engine.restore(text.replace(b'"predictor":{"version":6', b'"predictor":{"version":9'))
     plain, arrays = lived().outlook.save()
-    with pytest.raises(ValueError, match="version 9, this program reads 5"):
+    with pytest.raises(ValueError, match="version 9, this program reads 6"):
         RunTimePredictor.load({**plain, "version": 9}, arrays)
 
 
