@@ -180,7 +180,7 @@ class ReadClient:
                 return
 
     def my_jobs(self, *, moves: int = 1) -> Iterator[PortalJobView]:
-        """The caller's own jobs on all clusters."""
+        """The caller's own jobs on all clusters; an iterator, to be read once."""
         return self.all_jobs(user="me", moves=moves)
 
     # ---- jobs ------------------------------------------------------------------------------------

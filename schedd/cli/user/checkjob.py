@@ -185,7 +185,7 @@ def _formula_text(priority: PriorityView | None) -> str:
 
 
 def _format_start(time: int, now: int) -> str:
-    return "now" if time <= now else f"at {format_time(time, now)}"
+    return "now" if time <= now + 1 else f"at {format_time(time, now)}"
 
 
 def _moves_text(found: Explanation, now: int) -> str:

@@ -127,7 +127,7 @@ DECIDE = (
     ),
     Decision(
         "[clusters.NAME] mem_per_core",
-        "How much memory per core is planned for jobs that request none?",
+        "How much memory per core is planned for jobs that request none? The file has it in KiB.",
         "With 0, memory is not planned for such jobs: together they may need more than a node has.",
     ),
     Decision(
