@@ -137,8 +137,9 @@ def foresee_arrivals(
     cpus = np.array([one.request.cpus for one in jobs], np.int64)
     begin = recent.since + _FOUND_S
     seen, known_s = np.flatnonzero(at > begin), max(0, now - begin)
-    fitting = capacity / max(1.0, float((run_s.mean(axis=0) * cpus).mean()))
-    rate = (seen.shape[0] + _PRIOR_JOBS) / (known_s + _PRIOR_JOBS / fitting)  # jobs per second
+    which = seen if seen.shape[0] >= _ENOUGH else np.arange(at.shape[0])
+    fitting = capacity / max(1.0, float((run_s.mean(axis=0) * cpus)[which].mean()))  # jobs per second
+    rate = min((seen.shape[0] + _PRIOR_JOBS) / (known_s + _PRIOR_JOBS / fitting), fitting)
     if until <= now:
         return None
     days = known_s // _DAY_S
@@ -152,7 +153,6 @@ def foresee_arrivals(
         chosen = np.argsort(first, kind="stable")[: min(_MOST, int((first <= until).sum()))]
         which, times = which[chosen], times[:, chosen]
     else:
-        which = seen if seen.shape[0] >= _ENOUGH else np.arange(at.shape[0])
         again = np.arange(min(_MOST, ceil((until - now) * rate))) // which.shape[0]
         which = np.resize(which[::-1], again.shape[0])  # the latest ones first
         copies = zip(which.tolist(), again.tolist(), strict=True)

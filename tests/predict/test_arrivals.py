@@ -53,6 +53,12 @@ def test_seen_arrivals_replace_those_that_were_found_waiting() -> None:
     assert abs(int(np.median(gaps(coming))) - 200) <= 10
 
 
+def test_jobs_come_no_faster_than_the_machine_runs_them() -> None:
+    """Five hundred jobs of 50 s came in ten minutes; eight at a time run."""
+    found = foreseen(recent([0, *range(100, 600)]), 600, 2_600)
+    assert (gaps(found) >= 6).all()
+
+
 def test_each_draw_has_an_order_of_its_own_and_it_stays() -> None:
     known = recent([0, *range(100, 4_000, 100)])
     first, again = (foreseen(known, 4_000, 12_000) for _ in range(2))
