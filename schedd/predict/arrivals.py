@@ -121,6 +121,14 @@ class FutureArrivals:
     times: Ints
     run_s: Ints
 
+    def until(self, moment: int) -> "FutureArrivals | None":
+        """Return those that come before a moment in any draw; None: there are none."""
+        which = np.flatnonzero((self.times < moment).any(axis=0))
+        if not which.shape[0]:
+            return None
+        jobs = tuple(self.jobs[i] for i in which.tolist())
+        return FutureArrivals(jobs, self.times[:, which], self.run_s[:, which])
+
 
 def foresee_arrivals(
     recent: RecentArrivals, now: int, until: int, run_s: Ints, capacity: int

@@ -148,8 +148,10 @@ class StartSampler:
             waits |= (jobs.states[order] == UNPLACED) & np.isin(order, list(queued))
         order = order[waits]
         slots = np.concatenate((order, running_slots(plan)))
-        slots = slots[[ids[slot] in predictions for slot in slots.tolist()]]
-        known = [predictions[ids[slot]] for slot in slots.tolist()]
+        names = [ids[slot] for slot in slots.tolist()]
+        slots = slots[[name in predictions for name in names]]
+        names = [name for name in names if name in predictions]
+        known = [predictions[name] for name in names]
         states, starts = jobs.states[slots], jobs.starts[slots]
         elapsed = np.where(states == PLANNED, 0, np.where(states == UNPLACED, 0, now - end_delay - starts))
         draws = max(_MIN_SAMPLES, min(_MAX_SAMPLES, _DECODED_JOBS // max(1, order.shape[0])))
@@ -158,11 +160,12 @@ class StartSampler:
         longest, turnaround = durations[slots], start_delay + end_delay
         held = np.where((states == PLANNED) | (states == UNPLACED), turnaround, end_delay)
         medians[slots] = np.minimum(sample_run_times(known, elapsed, MEDIAN)[:, 0] + held, longest)
-        levels = draw_levels([ids[slot] for slot in slots.tolist()], draws)
+        levels = draw_levels(names, draws)
         lasts[:, slots] = np.minimum(sample_run_times(known, elapsed, levels).T + held, longest)
         future = None
         if arrivals is not None and len(arrivals) and order.shape[0]:
-            future = _foresee(plan, now, arrivals, ids, lasts, turnaround)
+            open_jobs = dict(zip(names, slots.tolist(), strict=True))
+            future = _foresee(plan, now, arrivals, open_jobs, lasts, turnaround)
         return cls(plan, now, order, medians, lasts, turnaround, arrays, rule, dependencies, future)
 
     @property
@@ -231,16 +234,25 @@ class StartSampler:
             found[k, order] = decode_starts(fork, order, self.sampled_run_times[k], self.now, count)
         return found
 
-    def with_arrivals(self, plan: Plan, rule: BackfillRule | None) -> PlanWithArrivals:
-        """Return ``plan``, this one or a fork with further jobs, with the jobs that are expected to come."""
-        return PlanWithArrivals.of(plan, self.future, rule)
+    def with_arrivals(
+        self, plan: Plan, rule: BackfillRule | None, until: Collection[int] = ()
+    ) -> PlanWithArrivals:
+        """Return ``plan``, this one or a fork with further jobs, with the jobs that are expected to come.
+
+        With ``until`` only those that may come before one of these slots starts: no job starts later than
+        planned.
+        """
+        future = self.future
+        if future is not None and until:
+            future = future.until(int(plan.jobs.starts[list(until)].max()))
+        return PlanWithArrivals.of(plan, future, rule)
 
     def _draws(
         self, until: Collection[int] = (), ready: Callable[[Plan], None] = lambda _: None
     ) -> Iterator[tuple[Plan, int, Ints]]:
         """Iterate over the samples: the plan until the next one is drawn, the time, and the starts."""
         all_planned = self._all_planned
-        ahead = self.with_arrivals(self.plan, self.rule)
+        ahead = self.with_arrivals(self.plan, self.rule, until)
         for k, fork in enumerate(self._forks(ready, ahead.plan)):
             yield fork, *self._draw(k, until, fork, ahead, all_planned=all_planned)
 
@@ -281,17 +293,25 @@ class StartSampler:
 
 
 def _foresee(
-    plan: Plan, now: int, recent: RecentArrivals, ids: Sequence[str], lasts: Ints, turnaround: int
+    plan: Plan,
+    now: int,
+    recent: RecentArrivals,
+    open_jobs: Mapping[str, int],
+    lasts: Ints,
+    turnaround: int,
 ) -> FutureArrivals | None:
-    """Return the jobs to come until all jobs of ``plan`` may have started, which run like the recent ones."""
-    slots = {name: slot for slot, name in enumerate(ids) if name}
-    run_s = np.empty((lasts.shape[0], len(recent)), np.int64)
-    for i, (job, one) in enumerate(recent.items()):
-        slot = slots.get(job)
-        if slot is not None:
-            run_s[:, i] = lasts[:, slot]
-        else:
-            run_s[:, i] = min(one.run_s + turnaround, one.walltime) if one.run_s > 0 else one.walltime
+    """Return the jobs to come until all jobs of ``plan`` may have started, which run like the recent ones.
+
+    ``open_jobs``: slots of those that have a run time in ``lasts``, (draws, slots).
+    """
+    jobs = [one for _, one in recent.items()]
+    ran = np.array([one.run_s for one in jobs], np.int64)
+    longest = np.array([one.walltime for one in jobs], np.int64)
+    run_s = np.tile(np.where(ran > 0, np.minimum(ran + turnaround, longest), longest), (lasts.shape[0], 1))
+    still = [(i, open_jobs[job]) for i, (job, _) in enumerate(recent.items()) if job in open_jobs]
+    if still:
+        which, slots = np.array(still, np.int64).T
+        run_s[:, which] = lasts[:, slots]
     cpus = sum(node.cpus for node in plan.nodes.values() if node.state is NodeState.UP)
     waits = np.flatnonzero(plan.jobs.states == PLANNED)
     walltimes = int(plan.jobs.durations[waits].sum())

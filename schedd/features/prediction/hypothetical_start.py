@@ -194,7 +194,7 @@ def _run_on(
     if sampler.rule is not None:
         rule = sampler.rule.with_job(size, slot, sampler.now, expected, latest, rank)
     starts = np.full(sampler.sampled_run_times.shape[0], -1, np.int64)
-    ahead = sampler.with_arrivals(plan, rule)
+    ahead = sampler.with_arrivals(plan, rule, (slot,))
     for k, drawn_lasts in enumerate(sampler.sampled_run_times):
         fork = ahead.plan.fork()
         go_on = cancellation_check(fork)
