@@ -65,6 +65,7 @@ def test_the_tab_order_is_complete_and_focus_is_visible(
         if path == "plan":
             wait_until_drawn(page)
         page.wait_for_selector("html.scripted")
+        page.wait_for_function("() => !document.querySelector('[data-later]')")  # parts that come by script
         page.evaluate("() => document.querySelectorAll('details').forEach((one) => one.open = true)")
         found = tab_stops(page)
         assert [one["html"] for one in found if not one["marked"]] == [], f"{path}: the focus is not marked"
