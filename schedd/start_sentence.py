@@ -320,7 +320,7 @@ def is_forecast_fresh(expected: int, by: int | None, as_of: int | None, now: int
 
 
 def is_likely_no_sooner(changed: int, unchanged: int | None) -> bool:
-    """Return whether the likely start of a changed request is as late as that of the unchanged one."""
+    """Return whether a changed request is likely to start no sooner than the unchanged one."""
     return unchanged is not None and changed > unchanged - _SAME_S
 
 

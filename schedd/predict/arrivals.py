@@ -1,4 +1,4 @@
-"""Jobs that will arrive later, as far as the latest arrivals of a cluster tell.
+"""Jobs that are expected to arrive later, like the latest arrivals of the cluster.
 
 No plan knows them. They take gaps that waiting jobs would have moved into, so a forecast without them is too
 early: on a simulated cluster of 100 nodes 27 % of the waits of six hours and more were over by P50, with them
@@ -28,7 +28,7 @@ _FOUND_S: Final = 60
 """Jobs of the first minute were found waiting. They are large ones, for small ones do not wait for long, and
 say nothing of the rate of arrivals.
 """
-_ENOUGH: Final = 20  # seen arrivals from which on the jobs found waiting are no example any more
+_ENOUGH: Final = 20  # with so many seen arrivals, only these are taken as examples
 _PRIOR_JOBS: Final = 5
 """At first jobs are expected to come as fast as the machine runs them; this counts as so many seen ones."""
 
@@ -52,7 +52,7 @@ class RecentArrivals:
     """The latest arrivals of one cluster, oldest first; not thread-safe."""
 
     def __init__(self, arrivals: Mapping[str, Arrival] | None = None, since: int = -1) -> None:
-        """``since`` is the time from which on all arrivals are known (-1: none was seen)."""
+        """All arrivals after ``since`` are known (-1: there was none)."""
         self._arrivals = dict(arrivals or {})
         self.since = since
 
@@ -139,37 +139,55 @@ def foresee_arrivals(
     days or more, a job comes at its hour of the day, in each draw another number of days later; else the jobs
     come equally far apart, in each draw in another order.
     """
-    draws = run_s.shape[0]
+    if until <= now:
+        return None
     names, jobs = zip(*recent.items(), strict=True)
     at = np.array([one.at for one in jobs], np.int64)
     cpus = np.array([one.request.cpus for one in jobs], np.int64)
     begin = recent.since + _FOUND_S
     seen, known_s = np.flatnonzero(at > begin), max(0, now - begin)
-    which = seen if seen.shape[0] >= _ENOUGH else np.arange(at.shape[0])
-    fitting = capacity / max(1.0, float((run_s.mean(axis=0) * cpus)[which].mean()))  # jobs per second
-    rate = min((seen.shape[0] + _PRIOR_JOBS) / (known_s + _PRIOR_JOBS / fitting), fitting)
-    if until <= now:
-        return None
-    days = known_s // _DAY_S
-    if days >= _FEWEST_DAYS and seen.shape[0] >= _ENOUGH:
-        again = np.repeat(np.arange(1 + (until - now) // (days * _DAY_S)), seen.shape[0])
-        which = np.resize(seen, again.shape[0])
-        back = (1 + np.arange(draws, dtype=np.int64).reshape(-1, 1) % days) * _DAY_S
-        later = np.where(at[which] >= now - back, 0, days) + again * days
-        times = np.maximum(at[which] + back + later * _DAY_S, now + 1)
-        first = times.min(axis=0)
-        chosen = np.argsort(first, kind="stable")[: min(_MOST, int((first <= until).sum()))]
-        which, times = which[chosen], times[:, chosen]
+    days, enough = known_s // _DAY_S, seen.shape[0] >= _ENOUGH
+    if days >= _FEWEST_DAYS and enough:
+        which, times = _come_by_hour_of_day(at, seen, days, now, until, run_s.shape[0])
     else:
-        again = np.arange(min(_MOST, ceil((until - now) * rate))) // which.shape[0]
-        which = np.resize(which[::-1], again.shape[0])  # the latest ones first
-        copies = zip(which.tolist(), again.tolist(), strict=True)
-        numbers = draw_numbers([f"{names[i]} {k}" for i, k in copies], draws)
-        turns = np.argsort(np.argsort(numbers, axis=0, kind="stable"), axis=0, kind="stable")
-        times = now + 1 + np.rint((turns + (np.arange(draws) + 0.5) / draws) / rate).astype(np.int64).T
+        which = seen if enough else np.arange(at.shape[0])
+        fitting = capacity / max(1.0, float((run_s.mean(axis=0) * cpus)[which].mean()))  # jobs per second
+        rate = min((seen.shape[0] + _PRIOR_JOBS) / (known_s + _PRIOR_JOBS / fitting), fitting)
+        which, times = _come_at_rate(names, which, rate, now, until, run_s.shape[0])
     if not which.shape[0]:
         return None
     return FutureArrivals(tuple(jobs[i] for i in which.tolist()), times, run_s[:, which])
+
+
+def _come_by_hour_of_day(
+    at: Ints, seen: Ints, days: int, now: int, until: int, draws: int
+) -> tuple[Ints, Ints]:
+    """Return which jobs come by ``until``, and when in each draw: the last ``days`` come again, in each draw
+    from another day on.
+    """
+    again = np.repeat(np.arange(1 + (until - now) // (days * _DAY_S)), seen.shape[0])
+    which = np.resize(seen, again.shape[0])
+    back = (1 + np.arange(draws, dtype=np.int64).reshape(-1, 1) % days) * _DAY_S
+    later = np.where(at[which] >= now - back, 0, days) + again * days
+    times = np.maximum(at[which] + back + later * _DAY_S, now + 1)
+    first = times.min(axis=0)
+    chosen = np.argsort(first, kind="stable")[: min(_MOST, int((first <= until).sum()))]
+    return which[chosen], times[:, chosen]
+
+
+def _come_at_rate(
+    names: Sequence[str], which: Ints, rate: float, now: int, until: int, draws: int
+) -> tuple[Ints, Ints]:
+    """Return which jobs come by ``until``, the latest ones first, and when in each draw; ``rate``: jobs per
+    second.
+    """
+    again = np.arange(min(_MOST, ceil((until - now) * rate))) // which.shape[0]
+    which = np.resize(which[::-1], again.shape[0])
+    copies = zip(which.tolist(), again.tolist(), strict=True)
+    numbers = draw_numbers([f"{names[i]} {k}" for i, k in copies], draws)
+    turns = np.argsort(np.argsort(numbers, axis=0, kind="stable"), axis=0, kind="stable")
+    times: Ints = now + 1 + np.rint((turns + (np.arange(draws) + 0.5) / draws) / rate).astype(np.int64).T
+    return which, times
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -239,11 +239,11 @@ class StartSampler:
     ) -> PlanWithArrivals:
         """Return ``plan``, this one or a fork with further jobs, with the jobs that are expected to come.
 
-        With ``until`` only those that may come before one of these slots starts: no job starts later than
-        planned.
+        With ``until`` only jobs that may come before the planned starts of these slots: the projection ends
+        there at the latest. With a backfilling rule jobs may start later than planned, so all come.
         """
         future = self.future
-        if future is not None and until:
+        if future is not None and until and rule is None:
             future = future.until(int(plan.jobs.starts[list(until)].max()))
         return PlanWithArrivals.of(plan, future, rule)
 
@@ -302,7 +302,7 @@ def _foresee(
 ) -> FutureArrivals | None:
     """Return the jobs to come until all jobs of ``plan`` may have started, which run like the recent ones.
 
-    ``open_jobs``: slots of those that have a run time in ``lasts``, (draws, slots).
+    ``open_jobs``: slots of the open jobs by id; ``lasts``, (draws, slots), has their run times.
     """
     jobs = [one for _, one in recent.items()]
     ran = np.array([one.run_s for one in jobs], np.int64)

@@ -10,7 +10,7 @@ from schedd.model import FOREVER, Never, WaitingFor
 from schedd.predict import JobFeatures, Learner, RecentArrivals, StartSampler, start_quantiles
 from schedd.replay.prepared import Prepared
 from schedd.replay.simulation import Simulation
-from schedd.replay.start_estimates import SlotIds, planned_speed
+from schedd.replay.start_estimates import SlotIds, planned_speed, record_arrivals
 
 JobState = Literal["running", "planned", "waiting", "never"]
 
@@ -101,10 +101,7 @@ class StartForecaster:
 
     def estimate_starts(self, state: EngineState, _before: int | None) -> None:
         """Note the jobs that arrived in this second: estimates are computed on request."""
-        for i in self._new:
-            record = state.records.get(str(i))
-            if record is not None and record.slot >= 0:
-                self._arrivals.record(record.id, state.now, state.now, state.plan, record.slot)
+        record_arrivals(self._arrivals, state, self._new)
         self._new.clear()
 
     def expected(self, state: EngineState, now: int) -> Mapping[str, int]:

@@ -100,6 +100,14 @@ def planned_speed(state: EngineState, paced: bool) -> Callable[[str], float] | N
     return job_speed
 
 
+def record_arrivals(arrivals: RecentArrivals, state: EngineState, new: Sequence[int]) -> None:
+    """Record the jobs with these numbers, which arrived in this second."""
+    for i in new:
+        record = state.records.get(str(i))
+        if record is not None and record.slot >= 0:
+            arrivals.record(record.id, state.now, state.now, state.plan, record.slot)
+
+
 class StartEstimator:
     """Estimates starts within a replay and stores the estimates. Times are those of the engine's clock."""
 
@@ -147,13 +155,9 @@ class StartEstimator:
 
     def _note_arrivals(self, state: EngineState) -> None:
         """Note the jobs that arrived in this second, and the planned starts of those that still wait."""
-        for i in self._new:
+        record_arrivals(self._arrivals, state, self._new)
+        for i in self._new if self._as_planned else ():
             record = state.records.get(str(i))
-            if record is not None and record.slot >= 0:
-                submitted = int(self._submit[i])
-                self._arrivals.record(str(i), submitted, submitted, state.plan, record.slot)
-            if not self._as_planned:
-                continue
             if self._start[i] == _NOT:
                 self._start[i] = (
                     state.plan.start(record.slot) if record is not None and record.slot >= 0 else _NOT

@@ -1,4 +1,4 @@
-"""Version of the server's limits on running jobs, on which a run decision relies."""
+"""Version of the server's limits on running jobs: a start is refused if they changed since its decision."""
 
 from collections.abc import Mapping
 from hashlib import blake2b

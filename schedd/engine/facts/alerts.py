@@ -124,7 +124,7 @@ def raise_alert(state: "EngineState", kind: str, about: str, text: str, since: i
 
 
 def withdraw_alert(state: "EngineState", kind: str, about: str) -> None:
-    """Close an alert of a moment whose cause is gone."""
+    """Close an alert about a single event, because its cause is gone."""
     state.alerts.pop(f"{kind} {about}", None)
 
 

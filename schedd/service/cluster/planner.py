@@ -43,7 +43,7 @@ _WAKE = "the time of the next engine call is unknown"
 
 
 class SideTaskFailure(NamedTuple):
-    """Failure of work beside planning; ``database``: of the database, which may be over later."""
+    """Failure of work beside planning; ``database``: only the database failed, a later try may succeed."""
 
     error: str
     database: bool
